@@ -111,18 +111,11 @@ CLAIM = claim_sql(
     returning="due.event_id AS id, due.name, due.created_at, due.payload, "
     "configuration_id, fence, failures, attempts",
 )
-RENEW = """
-WITH lease AS (SELECT statement_timestamp() + %s * interval '1 second' AS ends)
+POSTPONE = """
+WITH due AS (SELECT statement_timestamp() + %s * interval '1 second' AS at)
 UPDATE webhooks_delivery d
-SET next_attempt_at = lease.ends, leased_until = lease.ends
-FROM lease, unnest(%s::uuid[], %s::int[]) AS u(id, fence)
-WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
-"""
-RELEASE = """
-UPDATE webhooks_delivery d
-SET next_attempt_at = statement_timestamp() + %s * interval '1 second',
-    leased_until = NULL
-FROM unnest(%s::uuid[], %s::int[]) AS u(id, fence)
+SET next_attempt_at = due.at, leased_until = CASE WHEN %s THEN due.at END
+FROM due, unnest(%s::uuid[], %s::int[]) AS u(id, fence)
 WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
 """
 NEXT_DUE = f"""
@@ -203,18 +196,18 @@ def claim(limit: int, shares: Mapping[UUID, int] = NO_SHARES) -> list[Claim]:
 
 def renew_claims(claims: Sequence[Claim]) -> None:
     """Begin the leases of these claims again."""
-    ids, fences = [c.event.pk for c in claims], [c.fence for c in claims]
-    with connection.cursor() as cursor:
-        cursor.execute(RENEW, [LEASE_SECONDS, ids, fences])
+    _postpone(claims, LEASE_SECONDS, is_leased=True)
 
 
 def release_claims(claims: Sequence[Claim], seconds: float = 0) -> None:
     """Give back claims that were not sent: they are due after so many seconds."""
+    _postpone(claims, seconds, is_leased=False)
+
+
+def _postpone(claims: Sequence[Claim], seconds: float, *, is_leased: bool) -> None:
+    ids, fences = [c.event.pk for c in claims], [c.fence for c in claims]
     with connection.cursor() as cursor:
-        cursor.execute(
-            RELEASE,
-            [seconds, [c.event.pk for c in claims], [c.fence for c in claims]],
-        )
+        cursor.execute(POSTPONE, [seconds, is_leased, ids, fences])
 
 
 def schedule_next_run() -> None:

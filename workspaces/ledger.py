@@ -185,15 +185,10 @@ def take_back(movement: Movement) -> None:
     The balance may fall below its limit. Then the account can order nothing until it
     is topped up.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE workspaces_account SET balance = balance + %(amount)s,
-                taken_back = taken_back - %(amount)s
-            WHERE id = %(id)s
-            """,
-            {"id": movement.account_id, "amount": movement.amount},
-        )
+    Account.objects.filter(pk=movement.account_id).update(
+        balance=F("balance") + movement.amount,
+        taken_back=F("taken_back") - movement.amount,
+    )
     insert(entries([movement], now()))
 
 

@@ -48,10 +48,6 @@ FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bool[], %s::text[], %s::text
 WHERE sources_call.id = u.id AND "end" = ''
 RETURNING result_id, "end" = 'NOT_YET' AND called_back_at IS NOT NULL
 """
-COUNT_OPEN_CALLS = """
-SELECT source, count(*) FROM sources_call
-WHERE source = ANY(%s) AND "end" = '' AND begun_at > %s GROUP BY source
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,9 +425,8 @@ def _lock_sources(names: Sequence[str]) -> dict[str, Source]:
 
 def _count_open_calls(names: Sequence[str], at: datetime) -> Counter[str]:
     since = at - timedelta(seconds=settings.CHECK_LEASE_SECONDS)
-    with connection.cursor() as cursor:
-        cursor.execute(COUNT_OPEN_CALLS, [list(names), since])
-        return Counter(dict(cursor.fetchall()))
+    calls = Call.objects.filter(source__in=names, end="", begun_at__gt=since)
+    return Counter(dict(calls.values_list("source").annotate(Count("pk"))))
 
 
 def _earlier_calls(requests: Iterable[CallRequest]) -> dict[UUID, list[Call]]:
