@@ -24,7 +24,12 @@ from verification.notifications.delivery import (
     message_id,
     send_due_notifications,
 )
-from verification.notifications.models import Notification, Outcome
+from verification.notifications.models import (
+    Kind,
+    Notification,
+    NotificationError,
+    Outcome,
+)
 from verification.notifications.outbox import (
     NotResendable,
     cancel,
@@ -132,9 +137,7 @@ def test_late_sender_overwrites_nothing():
     let_time_pass()
     send_due_notifications()
 
-    assert not delivery.record(
-        late, Outcome(Notification.Error.REFUSED, permanent=True)
-    )
+    assert not delivery.record(late, Outcome(NotificationError.REFUSED, permanent=True))
     row.refresh_from_db()
     assert row.status == "SENT"
 
@@ -256,7 +259,7 @@ def test_message_fails_after_three_days_without_the_mail_server(settings: Any):
 def test_code_is_not_sent_after_its_lifetime(mail_server: MailServer):
     row = enqueue(email_message())
     Notification.objects.update(
-        kind=Notification.Kind.CONSENT_CODE,
+        kind=Kind.CONSENT_CODE,
         created_at=now() - delivery.CODE_LIFETIME,
     )
 

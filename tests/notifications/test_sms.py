@@ -7,7 +7,7 @@ from tests.notifications.messages import LINK, NUMBER, enqueue, sms_message
 from tests.world.clock import let_time_pass
 from tests.world.logs import LogLines
 from verification.notifications.delivery import send_due_notifications
-from verification.notifications.models import Notification
+from verification.notifications.models import Channel, Notification
 from verification.notifications.outbox import notify
 from verification.notifications.sms import gateway_url
 
@@ -69,7 +69,7 @@ def test_sms_is_not_stored_without_a_gateway():
 def test_sms_and_an_email_of_one_cause_are_both_sent(sms_gateway: SmsGateway):
     notify(
         sms_message(),
-        sms_message(channel=Notification.Channel.EMAIL, recipient="a@b.test"),
+        sms_message(channel=Channel.EMAIL, recipient="a@b.test"),
         sms_message(),
     )
     send_due_notifications()

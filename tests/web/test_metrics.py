@@ -33,7 +33,7 @@ from verification.notifications.models import Notification
 from verification.payments.alerts import count_failed_opening
 from verification.payments.audit import audit_nightly
 from verification.reports.models import Report
-from verification.sources.models import Call
+from verification.sources.models import Call, CallOutcome
 from verification.web import metrics
 from verification.web.gateway import REFUSAL
 from verification.web.metrics import JOBS, QUEUES, UNFINISHED, count_messages
@@ -368,7 +368,7 @@ def test_metrics_count_unsettled_calls_in_doubt_of_each_source(
     paying_api.work()
     doubted, settled, _ = Call.objects.all()
     for call in (doubted, settled):
-        call.end = Call.CallOutcome.IN_DOUBT
+        call.end = CallOutcome.IN_DOUBT
         call.save()
     settled.settled_at, settled.was_paid = now(), True
     settled.save()

@@ -169,8 +169,6 @@ class CheckResult(models.Model):
     anything.
     """
 
-    Status = ResultStatus
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The unique constraint has an index that finds these.
     report = models.ForeignKey(

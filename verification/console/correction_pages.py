@@ -15,6 +15,7 @@ from django.db.models import F, QuerySet
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
+from verification.checks.models import ResultStatus
 from verification.console.base import (
     PAGE_SIZE,
     Place,
@@ -155,7 +156,7 @@ def detail(place: Place, correction: UUID) -> HttpResponse:
         "new": result_context(row) if row else None,
         "asked_with": _changes(found),
         "is_running": bool(row and row.completed_at is None),
-        "can_correct": bool(row and row.status == row.Status.COMPLETED),
+        "can_correct": bool(row and row.status == ResultStatus.COMPLETED),
         "others": list(corrections.results_with_same_finding(found.result)[:50]),
         "form": form,
     }

@@ -174,11 +174,6 @@ class Notification(models.Model):
     the outcome only if the fence is still the same, so a late one overwrites nothing.
     """
 
-    Kind = Kind
-    Channel = Channel
-    Status = NotificationStatus
-    Error = NotificationError
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         "workspaces.Workspace",

@@ -55,8 +55,6 @@ class Call(models.Model):
     A call that never ends was interrupted: its worker died.
     """
 
-    CallOutcome = CallOutcome
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     result = models.ForeignKey(
         "checks.CheckResult", models.CASCADE, related_name="calls", db_index=False
