@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cache
 from importlib import import_module
@@ -103,7 +103,7 @@ def schedule_job(
     If `at` is given, the job runs at that time or up to a second later. Callers in a
     lower layer, which cannot import the function, pass its name.
     """
-    enqueue(function, _arguments(ids), at=at)
+    store_job(_require_job(function), _arguments(ids), at=at)
 
 
 def job_row(function: JobOrName, *ids: str | int | UUID, at: datetime) -> Rows:
@@ -139,16 +139,10 @@ def is_job(path: str) -> bool:
     return path in _JOBS
 
 
-def enqueue(
-    function: JobOrName, arguments: Sequence[str | int], *, at: datetime | None = None
-) -> int:
-    return store_job(_require_job(function), arguments, at=at)
-
-
 def store_job(
     path: str, arguments: Sequence[str | int], *, at: datetime | None = None
 ) -> int:
-    """Like `enqueue`, also for a job that only another version knows."""
+    """Like `schedule_job`, also for a job that only another version knows."""
     with connection.cursor() as cursor:
         cursor.execute(ENQUEUE, [path, json.dumps(list(arguments)), at])
         job_id = int(cursor.fetchone()[0])
@@ -215,34 +209,31 @@ def cluster_name() -> str:
     return os.environ.get("JOB_CLUSTER") or f"{socket.gethostname()}-{os.getpid()}"
 
 
-@contextmanager
-def slot(kind: str, most: int) -> Iterator[bool]:
+def slot(kind: str, most: int) -> AbstractContextManager[bool]:
     """Hold one of the cluster's `most` slots of this kind; yield False if none is free.
 
     The database frees the slot of a worker that dies. A worker without a slot leaves
     the work to the others, which look for work once more after they free their slot.
     """
-    names = [f"{cluster_name()}:{kind}:{number}" for number in range(most)]
+    return _hold_one([f"{cluster_name()}:{kind}:{number}" for number in range(most)])
+
+
+def advisory_lock(name: str) -> AbstractContextManager[bool]:
+    """Hold the lock with this name; yield False if a worker of any cluster holds it.
+
+    Unlike a lease, the lock does not end while its holder lives.
+    """
+    return _hold_one([name])
+
+
+@contextmanager
+def _hold_one(names: list[str]) -> Iterator[bool]:
     taken = next((name for name in names if _execute_lock(TRY_LOCK, name)), None)
     try:
         yield taken is not None
     finally:
         if taken is not None:
             _execute_lock(UNLOCK, taken)
-
-
-@contextmanager
-def advisory_lock(name: str) -> Iterator[bool]:
-    """Hold the lock with this name; yield False if a worker of any cluster holds it.
-
-    Unlike a lease, the lock does not end while its holder lives.
-    """
-    is_mine = _execute_lock(TRY_LOCK, name)
-    try:
-        yield is_mine
-    finally:
-        if is_mine:
-            _execute_lock(UNLOCK, name)
 
 
 def _execute_lock(sql: str, name: str) -> bool:

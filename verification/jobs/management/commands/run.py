@@ -6,10 +6,9 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from io import StringIO
 from multiprocessing.context import ForkProcess
 from os.path import relpath
@@ -124,6 +123,12 @@ class Command(BaseCommand):
     _stuck_since: float | None = None
 
     def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._run()
+        except embedded.EmbeddedServerError as e:
+            raise CommandError(str(e)) from e
+
+    def _run(self) -> None:
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, _exit)
         server.refuse_public_development()
@@ -141,14 +146,15 @@ class Command(BaseCommand):
                 part.start()
             self._wait_until_ready()
             self._welcome()
-            self._watch()
+            while True:
+                self._restart_ended()
+                time.sleep(0.5)
         finally:
             self._stop()
 
     def _prepare(self) -> None:
         if embedded.is_used():
-            with _database_errors():
-                embedded.acquire(settings.DATA_DIR)
+            embedded.acquire(settings.DATA_DIR)
         self._lasting(_migrate)
         self._lasting(call_command, "setup_checks", stdout=StringIO())
         self._lasting(call_command, "setup_schedules")
@@ -173,9 +179,8 @@ class Command(BaseCommand):
 
     def _wait_until_ready(self) -> None:
         started_at = time.monotonic()
-        # Wait for the first beat, because each earlier request would be logged as an
-        # error.
-        while not (_has_beat_since(started_at) and _status("/readyz") == 200):
+        # Before the first beat each request would be logged as an error.
+        while not (_has_beat_since(started_at) and _is_ready()):
             self._restart_ended()
             if time.monotonic() > started_at + READY_SECONDS:
                 raise CommandError("The service does not become ready; see above.")
@@ -202,11 +207,6 @@ class Command(BaseCommand):
                 preexec_fn=parent_death_hook(),
             )
 
-    def _watch(self) -> None:
-        while True:
-            self._restart_ended()
-            time.sleep(0.5)
-
     def _restart_database(self) -> None:
         if not embedded.is_used():
             return
@@ -219,9 +219,9 @@ class Command(BaseCommand):
         was_full = embedded.is_disk_full(settings.DATA_DIR)
         try:
             embedded.start(settings.DATA_DIR)
-        except embedded.EmbeddedServerError as e:
+        except embedded.EmbeddedServerError:
             if not (was_full or embedded.is_disk_full(settings.DATA_DIR)):
-                raise CommandError(str(e)) from e
+                raise
             # It starts once there is room; until then every answer is 503.
             self._tell(f"The disk of {settings.DATA_DIR} is full: make room.")
             time.sleep(DISK_SECONDS)
@@ -253,7 +253,7 @@ class Command(BaseCommand):
 
     def _stop(self) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, lambda *_: self._hurry())
+        signal.signal(signal.SIGINT, self._hurry)
         for part in self.parts:
             part.request_stop()
         self._wait_for_parts()
@@ -262,7 +262,7 @@ class Command(BaseCommand):
         connections.close_all()
         embedded.release(settings.DATA_DIR)
 
-    def _hurry(self) -> None:
+    def _hurry(self, *_: Any) -> None:
         self._hurrying = True
 
     def _wait_for_parts(self) -> None:
@@ -291,14 +291,6 @@ def _exit(*_: object) -> None:
     raise SystemExit(0)
 
 
-@contextmanager
-def _database_errors() -> Iterator[None]:
-    try:
-        yield
-    except embedded.EmbeddedServerError as e:
-        raise CommandError(str(e)) from e
-
-
 def _has_beat_since(started_at: float) -> bool:
     try:
         age = queue.heartbeat_age_seconds()
@@ -316,8 +308,7 @@ def _require_own_folder() -> None:
     """
     if not embedded.is_used():
         return
-    with _database_errors():
-        lock = embedded.open_lock(settings.DATA_DIR, "run.lock")
+    lock = embedded.open_lock(settings.DATA_DIR, "run.lock")
     deadline = time.monotonic() + RELEASE_SECONDS
     while True:
         try:
@@ -334,15 +325,11 @@ def _require_own_folder() -> None:
             return
 
 
-def _status(path: str, **headers: str) -> int:
-    request = urllib.request.Request(
-        f"http://{os.environ.get('HOST') or HOST}:{settings.PORT}{path}",
-        headers=headers,
-    )
+def _is_ready() -> bool:
+    url = f"http://{os.environ.get('HOST') or HOST}:{settings.PORT}/readyz"
     try:
-        with urllib.request.urlopen(request, timeout=5) as response:  # noqa: S310
-            return int(response.status)
-    except urllib.error.HTTPError as e:
-        return e.code
+        with urllib.request.urlopen(url, timeout=5):
+            return True
     except OSError:
-        return 0
+        # Also an answer that is not 200.
+        return False
