@@ -42,14 +42,24 @@ class Rows:
     model: type[models.Model]
     records: Sequence[Any]
 
-    def read(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Return the names of the attributes to insert, and each record's values."""
+    def read(self) -> tuple[tuple[str, ...], list[list[Any]]]:
+        """Return the names of the attributes to insert, and each record's values.
+
+        Values of encrypted fields are sealed to their record.
+        """
         first = self.records[0]
         if isinstance(first, dict):
             names = tuple(first)
-            return names, list(map(itemgetter(*names), self.records))
-        names = _written_names(self.model)
-        return names, list(map(attrgetter(*names), self.records))
+            values = list(map(list, map(itemgetter(*names), self.records)))
+        else:
+            names = _written_names(self.model)
+            values = list(map(list, map(attrgetter(*names), self.records)))
+        for n, field in enumerate(_fields(self.model, names)):
+            if isinstance(field, EncryptedJSONField):
+                key = names.index(self.model._meta.pk.attname)
+                for row in values:
+                    row[n] = field.seal(row[n], row[key])
+        return names, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,9 @@ def _execute_together(
 
 def _insert_statement(rows: Rows) -> Statement:
     names, values = rows.read()
-    json = _as_json(_fields(rows.model, names), values)
+    columns = [field.column for field in _fields(rows.model, names)]
+    objects = [dict(zip(columns, row, strict=True)) for row in values]
+    json = orjson.dumps(objects, default=_as_text).decode()
     return Statement(_insert_sql(rows.model, names), [json])
 
 
@@ -113,23 +125,6 @@ def _insert_sql(model: type[models.Model], names: tuple[str, ...]) -> str:
     )
 
 
-def _as_json(fields: Sequence[models.Field], values: list[tuple[Any, ...]]) -> str:
-    columns = [str(field.column) for field in fields]
-    objects = [dict(zip(columns, row, strict=True)) for row in values]
-    for field in fields:
-        if isinstance(field, EncryptedJSONField):
-            for one, key in zip(objects, _primary_keys(fields, values), strict=True):
-                one[str(field.column)] = field.seal(one[str(field.column)], key)
-    return orjson.dumps(objects, default=_as_text).decode()
-
-
-def _primary_keys(
-    fields: Sequence[models.Field], values: list[tuple[Any, ...]]
-) -> list[Any]:
-    position = next(n for n, field in enumerate(fields) if field.primary_key)
-    return [row[position] for row in values]
-
-
 def _as_text(value: Any) -> str:
     return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
@@ -137,10 +132,8 @@ def _as_text(value: Any) -> str:
 def _copy(rows: Rows) -> None:
     names, values = rows.read()
     fields = _fields(rows.model, names)
-    adapted = [
-        _adapt(field, column, fields, values)
-        for field, column in zip(fields, zip(*values, strict=True), strict=True)
-    ]
+    columns = zip(*values, strict=True)
+    adapted = [_adapt(*pair) for pair in zip(fields, columns, strict=True)]
     sql = f"COPY {_table(rows.model)} ({_quote_columns(fields)}) FROM STDIN"
     # Django translates the errors of its own cursor's methods only.
     with (
@@ -152,26 +145,16 @@ def _copy(rows: Rows) -> None:
             copy.write_row(row)
 
 
-def _adapt(
-    field: models.Field,
-    column: Sequence[Any],
-    fields: Sequence[models.Field],
-    values: list[tuple[Any, ...]],
-) -> Sequence[Any]:
+def _adapt(field: models.Field, column: Sequence[Any]) -> Sequence[Any]:
     """Return the column's values as COPY takes them."""
-    if isinstance(field, EncryptedJSONField):
-        keys = _primary_keys(fields, values)
-        return [field.seal(v, key) for v, key in zip(column, keys, strict=True)]
     if isinstance(field, models.JSONField):
         return [None if v is None else orjson.dumps(v).decode() for v in column]
     if (field.db_type(connection) or "").endswith("[]"):
-        return [None if v is None else _array_literal(v) for v in column]
+        # They have numbers, or words that need no quotes.
+        return [
+            None if v is None else "{" + ",".join(map(str, v)) + "}" for v in column
+        ]
     return column
-
-
-def _array_literal(values: Sequence[Any]) -> str:
-    """Format numbers, or words that need no quotes, as a PostgreSQL array."""
-    return "{" + ",".join(str(value) for value in values) + "}"
 
 
 def _table(model: type[models.Model]) -> str:
