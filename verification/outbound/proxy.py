@@ -16,6 +16,8 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+from aiohappyeyeballs import start_connection
+
 MAX_HEAD_BYTES = 16 * 1024
 # A silent address leaves time for the proxy's next one.
 CONNECT_SECONDS = 3
@@ -85,19 +87,15 @@ class Answer:
 async def open_tunnel(proxy: Proxy, host: str, port: int) -> socket.socket:
     """Return a socket whose other end is that host or address. Raises ProxyError."""
     loop = asyncio.get_running_loop()
-    sock = await _connect_to(proxy)
+    sock, answer = await _connect_to(proxy), Answer()
     try:
-        answer = Answer()
-        try:
-            await loop.sock_sendall(sock, proxy.request_for(host, port))
-            while not answer.is_complete(await loop.sock_recv(sock, MAX_HEAD_BYTES)):
-                pass
-        except ProxyError:
-            raise
-        except OSError as e:
-            raise ProxyError("The proxy broke off.") from e
-    except BaseException:
+        await loop.sock_sendall(sock, proxy.request_for(host, port))
+        while not answer.is_complete(await loop.sock_recv(sock, MAX_HEAD_BYTES)):
+            pass
+    except BaseException as e:
         sock.close()
+        if isinstance(e, OSError) and not isinstance(e, ProxyError):
+            raise ProxyError("The proxy broke off.") from e
         raise
     return sock
 
@@ -105,28 +103,9 @@ async def open_tunnel(proxy: Proxy, host: str, port: int) -> socket.socket:
 async def _connect_to(proxy: Proxy) -> socket.socket:
     """Return a socket that is connected to the first address that answers."""
     loop = asyncio.get_running_loop()
-    failure: OSError | None = None
     try:
         found = await loop.getaddrinfo(proxy.host, proxy.port, type=socket.SOCK_STREAM)
+        async with asyncio.timeout(CONNECT_SECONDS * len(found)):
+            return await start_connection(found, happy_eyeballs_delay=CONNECT_SECONDS)
     except OSError as e:
         raise ProxyError("The proxy could not be reached.") from e
-    for family, kind, protocol, _, address in found:
-        try:
-            sock = socket.socket(family, kind, protocol)
-        except OSError as e:
-            # For instance IPv6 on a machine without it.
-            failure = e
-            continue
-        try:
-            sock.setblocking(False)
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await loop.sock_connect(sock, address)
-        except OSError as e:
-            sock.close()
-            failure = e
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
-    raise ProxyError("The proxy could not be reached.") from failure
