@@ -24,7 +24,6 @@ import subprocess
 from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -197,12 +196,6 @@ def _dump(db: psycopg.Connection[Any], folder: Path) -> None:
     )
 
 
-def newest_backup_age() -> timedelta | None:
-    """Return the age of the newest backup, or None if there is none."""
-    newest = Backup.objects.order_by("-made_at").first()
-    return now() - newest.made_at if newest else None
-
-
 def read_backup(folder: Path, *, trusts_unsealed: bool = False) -> Manifest:
     """Return the manifest. Raises BackupError if the backup cannot be restored here.
 
@@ -290,7 +283,13 @@ def restore_backup(folder: Path, manifest: Manifest) -> list[str]:
             *(f"--jobs={JOBS}", "--no-owner", "--no-privileges", "--exit-on-error"),
             str(folder / "database"),
         )
-        _require_same_rows(db, manifest)
+        counted = _count_rows(db)
+        for table, rows in manifest.rows.items():
+            if counted.get(table) != rows:
+                raise BackupError(
+                    f"{table} has {counted.get(table)} rows, and had {rows} in the "
+                    "backup."
+                )
     connection.close()
     return restore_documents(folder / "documents", storages["documents"])
 
@@ -350,15 +349,6 @@ def _require_known_migrations(manifest: Manifest) -> None:
                 f"The backup has tables of a newer version: {app}.{name}, which this "
                 f"version does not know. Version {manifest.version} wrote it; install "
                 "the newest that has run on its database."
-            )
-
-
-def _require_same_rows(db: psycopg.Connection[Any], manifest: Manifest) -> None:
-    counted = _count_rows(db)
-    for table, rows in manifest.rows.items():
-        if counted.get(table) != rows:
-            raise BackupError(
-                f"{table} has {counted.get(table)} rows, and had {rows} in the backup."
             )
 
 

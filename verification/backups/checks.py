@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from email.utils import parseaddr
 from ipaddress import ip_network
 from typing import Any
@@ -28,6 +29,7 @@ from verification.db.standbys import read_standbys
 from verification.outbound.targets import is_allowed_host
 from verification.settings.providers import Adapter
 from verification.settings.secrets import missing_secrets
+from verification.values.clock import now
 from verification.web.gateway import STREAM_THREADS, THREADS, WATCHER_PATHS
 
 CONFIGURATION = "docs/operator/configuration.md"
@@ -321,17 +323,17 @@ def check_role() -> Iterator[CheckMessage]:
 
 def check_backups() -> Iterator[CheckMessage]:
     """Warn if no backup was made within two days."""
-    from verification.backups.archive import newest_backup_age
+    from verification.backups.models import Backup
 
     try:
-        age = newest_backup_age()
+        newest = Backup.objects.order_by("-made_at").first()
     except OperationalError:
         # `check_addresses` or `check_keys` says so.
         return
     except ProgrammingError:
         # No migration has been applied yet.
-        age = None
-    if age is None or age.days >= 2:
+        newest = None
+    if newest is None or now() - newest.made_at >= timedelta(days=2):
         text = "No backup was made within two days."
         yield _warning("W011", text, "Run `verification backup` every night.")
 

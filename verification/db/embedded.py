@@ -189,9 +189,10 @@ def start(data_dir: Path) -> None:
     """Make sure the server runs and has our database; two at once are safe."""
     if refusal := missing_extra("embedded"):
         raise EmbeddedServerError(refusal)
-    with _explain_folder_errors(data_dir):
-        data_dir.mkdir(parents=True, exist_ok=True)
-        with _start_lock(data_dir):
+    lock = open_lock(data_dir, "postgres.lock")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _explain_folder_errors(data_dir):
             if not is_running(data_dir):
                 if os.geteuid() == 0:
                     open_for_server_user(data_dir)
@@ -202,6 +203,8 @@ def start(data_dir: Path) -> None:
                 _prepare_socket_dir(data_dir)
                 _launch(data_dir)
             _wait_until_ready(data_dir)
+    finally:
+        os.close(lock)
 
 
 def stop(data_dir: Path, modes: Sequence[str] = ("fast", "immediate")) -> None:
@@ -244,16 +247,6 @@ def _refuse_other_version(data_dir: Path) -> None:
             f"this service brings PostgreSQL {MAJOR_VERSION}; set DATA_DIR to another "
             f"folder, or DATABASE_URL to a server of version {version}."
         )
-
-
-@contextmanager
-def _start_lock(data_dir: Path) -> Iterator[None]:
-    lock = os.open(data_dir / "postgres.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 def _pid_file(data_dir: Path) -> list[str]:

@@ -46,7 +46,8 @@ def client_address(request: HttpRequest) -> Address | None:
     """
     address = _parse_address(request.META.get("REMOTE_ADDR", ""))
     hops = request.headers.get("X-Forwarded-For", "").split(",")
-    while address is not None and hops and _is_trusted(address):
+    proxies = [ip_network(entry, strict=False) for entry in settings.TRUSTED_PROXIES]
+    while address and hops and any(address in proxy for proxy in proxies):
         before = _parse_address(hops.pop())
         if before is None:
             break
@@ -65,9 +66,3 @@ def _parse_address(text: str) -> Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
-
-
-def _is_trusted(address: Address) -> bool:
-    return any(
-        address in ip_network(entry, strict=False) for entry in settings.TRUSTED_PROXIES
-    )

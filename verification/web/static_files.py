@@ -24,7 +24,10 @@ class VersionedStorage(StaticFilesStorage):
 
 def version_of(name: str) -> str | None:
     """Return the hash of a file's present content, or None if there is no such file."""
-    if not (path := _path_of(name)):
+    # An exception is not cached, because anybody can request names that do not exist.
+    try:
+        path = _find_path(name)
+    except FileNotFoundError:
         return None
     status = os.stat(path)
     return _hash_of(path, status.st_mtime_ns, status.st_size)
@@ -36,14 +39,6 @@ def _find_path(name: str) -> str:
     if not path or not os.path.isfile(path):
         raise FileNotFoundError(name)
     return str(path)
-
-
-def _path_of(name: str) -> str | None:
-    # An exception is not cached, because anybody can request names that do not exist.
-    try:
-        return _find_path(name)
-    except FileNotFoundError:
-        return None
 
 
 @cache
