@@ -78,9 +78,8 @@ def pause_for_withdrawal(rule_ids: Collection[UUID]) -> None:
     _pause_for_subject(rule_ids, PauseReason.CONSENT_WITHDRAWN)
     at = now()
     for run in locked_reports().filter(_runs_under_way(rule_ids)).order_by("pk"):
-        account = account_of(run.workspace, run.environment)
-        client = Client(run.workspace, account, SUBJECT_ACTOR)
-        end_early(client, run, ReportStatus.CANCELLED, "consent withdrawn", at)
+        target, trigger = ReportStatus.CANCELLED, "consent withdrawn"
+        end_early(run, target, trigger, SUBJECT_ACTOR, at)
 
 
 def pause_for_objection(rule_ids: Collection[UUID]) -> QuerySet[Report]:

@@ -44,7 +44,7 @@ from verification.providers.name_comparison import (
     without_particles,
 )
 from verification.reports.create import blocked_check_reason
-from verification.reports.ends import fail_report
+from verification.reports.ends import end_early
 from verification.reports.hosted_links import start_period
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.status import (
@@ -184,7 +184,8 @@ def decline(
     if report.status == ReportStatus.PENDING_CONSENT:
         code, message = DECLINED
         failure = (code, DECLINE_MESSAGES.get(reason, message))
-        fail_report(report, failure, "consent declined", SUBJECT_ACTOR, at)
+        target, trigger = ReportStatus.FAILED, "consent declined"
+        end_early(report, target, trigger, SUBJECT_ACTOR, at, failure)
     return record
 
 
@@ -200,7 +201,8 @@ def record_expiry(report: Report, consent: Consent, at: datetime) -> None:
     """Record that the subject did not answer in time. The caller holds both rows."""
     record_decision(consent, report, Decision.EXPIRED, Evidence(), "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
-        fail_report(report, EXPIRED, "consent expired", SUBJECT_ACTOR, at)
+        target, trigger = ReportStatus.FAILED, "consent expired"
+        end_early(report, target, trigger, SUBJECT_ACTOR, at, EXPIRED)
 
 
 def is_signature(report: Report, name: str) -> bool:

@@ -31,7 +31,7 @@ from verification.payments.payer_messages import (
 )
 from verification.payments.refunds import refund_parts
 from verification.reports.create import blocked_check_reason
-from verification.reports.ends import fail_report
+from verification.reports.ends import end_early
 from verification.reports.hosted_links import ClientLinks, NotRenewable
 from verification.reports.models import Report, ReportStatus
 from verification.values.clock import now
@@ -110,7 +110,8 @@ class PaymentLinks(ClientLinks[Payment]):
             if reason := blocked_check_reason(report):
                 message = f"Nobody could pay for it: {reason}"
             failure = (EXPIRED_CODE, message)
-            fail_report(report, failure, "payment expired", "service", at)
+            target, trigger = ReportStatus.FAILED, "payment expired"
+            end_early(report, target, trigger, "service", at, failure)
 
     def can_visitor_renew(self, report: Report) -> bool:
         if report.status != ReportStatus.DRAFT or blocked_check_reason(report):

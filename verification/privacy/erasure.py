@@ -59,8 +59,6 @@ from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports, record_note
 from verification.values.clock import now
 from webhooks.events import record_events
-from workspaces.ledger import account_of
-from workspaces.models import Client
 
 logger = logging.getLogger(__name__)
 ACTOR = "erasure"
@@ -352,24 +350,16 @@ def _erase_batch(erasure: Erasure) -> int:
     if not reports:
         return 0
     at, ids = now(), [report.pk for report in reports]
-    _end_reports([report for report in reports if not report.is_ended], at)
+    for report in reports:
+        if not report.is_ended:
+            # Checks that ran stay billed, open checkouts close.
+            end_early(report, ReportStatus.CANCELLED, TRIGGER, ACTOR, at)
     _count(erasure, erase_reports(ids, at), reports=len(ids))
     # This transaction ends the batch, so each report has one event.
     origin = erasure.request.origin
     events = [erased_event(report, origin, erasure.pk, at) for report in reports]
     record_events(events, at)
     return len(ids)
-
-
-def _end_reports(reports: Sequence[Report], at: datetime) -> None:
-    """Cancel reports: checks that ran stay billed, open checkouts close."""
-    if not reports:
-        return
-    workspace = reports[0].workspace
-    account = account_of(workspace, reports[0].environment)
-    client = Client(workspace, account, ACTOR)
-    for report in reports:
-        end_early(client, report, ReportStatus.CANCELLED, TRIGGER, at)
 
 
 def _count(erasure: Erasure, erased: Counter[str], *, reports: int) -> None:

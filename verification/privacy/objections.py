@@ -35,8 +35,6 @@ from verification.reports.status import lock_orders, locked_reports, record_note
 from verification.values.clock import now
 from webhooks.events import record_events
 from webhooks.models import Event
-from workspaces.ledger import account_of
-from workspaces.models import Client
 
 NOTE = "subject objected"
 
@@ -116,9 +114,7 @@ def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
     close_cases(ids, at)
     for report in locked:
         if report.status in STOPPABLE_STATUSES and not report.is_ended:
-            account = account_of(report.workspace, report.environment)
-            client = Client(report.workspace, account, by)
-            end_early(client, report, ReportStatus.CANCELLED, NOTE, at)
+            end_early(report, ReportStatus.CANCELLED, NOTE, by, at)
         elif report in reports:
             report.restricted_at = at
             take_back_outdated(report)

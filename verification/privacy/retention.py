@@ -39,8 +39,7 @@ from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports
 from verification.values.clock import now
-from workspaces.ledger import account_of
-from workspaces.models import Client, Environment, Workspace
+from workspaces.models import Environment, Workspace
 
 Row = TypeVar("Row", Report, Rule)
 
@@ -312,7 +311,5 @@ def _erase_batch(report_ids: Sequence[UUID]) -> None:
     at = now()
     unended = [pk for pk, completed_at in ended_at.items() if completed_at is None]
     for report in locked_reports().filter(pk__in=unended).order_by("pk"):
-        account = account_of(report.workspace, report.environment)
-        client = Client(report.workspace, account, ACTOR)
-        end_early(client, report, ReportStatus.CANCELLED, "retention is over", at)
+        end_early(report, ReportStatus.CANCELLED, "retention is over", ACTOR, at)
     erase_reports(list(ended_at), at)

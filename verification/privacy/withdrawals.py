@@ -27,8 +27,6 @@ from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import may_be_same_person
 from verification.reports.status import SUBJECT_ACTOR, lock_with_report, record_note
 from verification.values.clock import now
-from workspaces.ledger import account_of
-from workspaces.models import Client
 
 # Reports that a withdrawal or an objection ends.
 STOPPABLE_STATUSES = {
@@ -62,9 +60,7 @@ def withdraw(
     stop_reruns(report)
     actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT_ACTOR
     if report.status in STOPPABLE_STATUSES and not report.is_ended:
-        account = account_of(report.workspace, report.environment)
-        client = Client(report.workspace, account, actor)
-        end_early(client, report, ReportStatus.CANCELLED, "consent withdrawn", at)
+        end_early(report, ReportStatus.CANCELLED, "consent withdrawn", actor, at)
     else:
         record_note(report, "consent withdrawn", actor, at)
     return record

@@ -48,7 +48,7 @@ from verification.values.clock import now
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
 from workspaces.ledger import Kind, Movement, account_of, book
-from workspaces.models import Client
+from workspaces.models import Account, Client
 
 REFERENCE_MESSAGES = (request_cause, reminder_cause)
 # Results whose check has no call under way; an early end gives their price back.
@@ -166,17 +166,20 @@ def cancel(client: Client, report_id: UUID) -> Report:
     report = lock_report(client, report_id)
     if report.is_ended:
         raise NotCancellable(report.status)
-    end_early(client, report, ReportStatus.CANCELLED, "cancelled", now())
+    target, account = ReportStatus.CANCELLED, client.account
+    end_early(report, target, "cancelled", client.actor, now(), account=account)
     return report
 
 
 def end_early(
-    client: Client,
     report: Report,
     target: ReportStatus,
     trigger: str,
+    actor: str,
     at: datetime,
     failure: tuple[str, str] = ("", ""),
+    *,
+    account: Account | None = None,
 ) -> None:
     """Move a locked report to FAILED or CANCELLED; `failure` is its code and message.
 
@@ -191,24 +194,21 @@ def end_early(
     close_calls(result.pk for result in uncalled if result.fence)
     code, message = failure
     changes = {"completed_at": at, "failure_code": code, "failure_message": message}
-    move = Transition(report, target, trigger, client.actor, changes)
+    move = Transition(report, target, trigger, actor, changes)
+    reversals: list[Movement] = []
     # A draft is not charged.
-    charged = charge_items([] if report.status == ReportStatus.DRAFT else uncalled)
-    reversals = charge_movements(client, report, charged, Kind.REVERSAL)
+    if uncalled and report.status != ReportStatus.DRAFT:
+        account = account or account_of(report.workspace, report.environment)
+        client, charged = (
+            Client(report.workspace, account, actor),
+            charge_items(uncalled),
+        )
+        reversals = charge_movements(client, report, charged, Kind.REVERSAL)
     end = End(_read_progress([report])[report.pk], move, reversals)
     jobs = end_reports([end], at)
     if end.event or jobs.records:
         insert(event_rows([end.event] if end.event else [], at), jobs)
         notify_on_commit()
-
-
-def fail_report(
-    report: Report, failure: tuple[str, str], trigger: str, actor: str, at: datetime
-) -> None:
-    """Move a locked report from its gate to FAILED."""
-    account = account_of(report.workspace, report.environment)
-    client = Client(report.workspace, account, actor)
-    end_early(client, report, ReportStatus.FAILED, trigger, at, failure)
 
 
 def close_references(results: Iterable[UUID]) -> None:
