@@ -17,6 +17,7 @@ from benchmarks.client import Connection
 from benchmarks.figures import Figure, bench
 from benchmarks.lists import use_filled
 from benchmarks.service import DATABASE, Service
+from tests.world.addresses import list_pages
 from tests.world.clients import Api
 from tests.world.members import create_member
 from tests.world.policies import APPROVE_LOW, DECLINE_HIGH, draft_policy
@@ -56,9 +57,9 @@ def _pages(workspace_id: UUID, draft: PolicyVersion, cookie: str) -> dict[str, s
     client = Client(SERVER_NAME="localhost")
     client.cookies.load(cookie)
     pages = {
-        page.name: reverse(f"console:{page.name}", kwargs=place)
-        for page in PAGES
-        if "<" not in str(page.pattern) and page.name not in ELSEWHERE
+        name: reverse(f"console:{name}", kwargs=place)
+        for path, name in list_pages(PAGES)
+        if "<" not in path and name not in ELSEWHERE
     }
     # The others take forms alone, or lead to another page.
     found = {name: url for name, url in pages.items() if _is_shown(client, url)}

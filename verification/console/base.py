@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -165,6 +167,11 @@ class Place:
         return self.request.POST if self.request.method == "POST" else None
 
     @property
+    def files(self) -> Any:
+        """The files for a form, or None if the request is no POST."""
+        return self.request.FILES if self.request.method == "POST" else None
+
+    @property
     def paging(self) -> dict[str, Any]:
         """The page that the query names, as arguments for a function that lists."""
         return {"page": page_number(self.request), "size": PAGE_SIZE}
@@ -192,6 +199,33 @@ class Place:
         if not has_permission(self.member, NEEDED.get(name, Permission.SEE)):
             return False
         return self.is_sandbox or name not in {"sandbox", "mailbox"}
+
+    def require_live(self) -> None:
+        """Refuse the request before reports may run here."""
+        if not self.may_run_reports:
+            raise Refused(self.render("reports/not_live", status=403))
+
+    def require_rate(self, limit: int, *subjects: str) -> None:
+        """Count the request; refuse it above the limit of a minute."""
+        rates = [rate_limits.count(subject, limit) for subject in subjects]
+        if any(rate.exceeded for rate in rates):
+            answer = render(self.request, "429.html", status=429)
+            raise Refused(_with_retry_after(answer))
+
+    def is_valid_upload(self, form: forms.Form, purpose: str, limit: int) -> bool:
+        """Validate a form with a file, whose inspection takes time.
+
+        The file counts once, and once more for each second, for user and workspace.
+        """
+        users = (self.member.user_id, self.workspace.pk)
+        subjects = [f"{purpose}:{one}" for one in users]
+        self.require_rate(limit, *subjects)
+        start = monotonic()
+        is_valid = form.is_valid()
+        if seconds := int(monotonic() - start):
+            for subject in subjects:
+                rate_limits.count(subject, limit, seconds)
+        return is_valid
 
     def get_report(self, report: UUID) -> Report:
         """Return a report of this place. Raises Report.DoesNotExist."""
@@ -250,7 +284,13 @@ class Place:
             "environments": Environment.values,
             **(shown or {}),
         }
-        return render(self.request, f"console/{name}.html", context, status=status)
+        page = render(self.request, f"console/{name}.html", context, status=status)
+        return _with_retry_after(page) if status == 503 else page
+
+
+def _with_retry_after(response: HttpResponse) -> HttpResponse:
+    response["Retry-After"] = str(rate_limits.WINDOW_SECONDS)
+    return response
 
 
 PlaceView = Callable[..., Any]
@@ -334,16 +374,6 @@ def names_of_actors(workspace_id: UUID, actors: Iterable[str]) -> dict[str, str]
     return {
         f"{MEMBER}{one.pk}": member_name(one) for one in members.select_related("user")
     }
-
-
-def too_often(place: Place) -> HttpResponse:
-    """Refuse a request above a limit of the minute."""
-    return with_retry_after(render(place.request, "429.html", status=429))
-
-
-def with_retry_after(response: HttpResponse) -> HttpResponse:
-    response["Retry-After"] = str(rate_limits.WINDOW_SECONDS)
-    return response
 
 
 @private_page

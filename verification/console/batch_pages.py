@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
-from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -25,8 +24,6 @@ from verification.console.base import (
     Place,
     Text,
     member_required,
-    too_often,
-    with_retry_after,
 )
 from verification.console.batches import (
     BatchReport,
@@ -45,7 +42,7 @@ from verification.console.order_pages import (
     CHANGED,
     NOT_COVERED,
     choice_form,
-    is_too_often,
+    require_order_rate,
     url_to_top_up,
 )
 from verification.console.orders import (
@@ -70,12 +67,10 @@ from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import InvalidRequest
 from verification.reports.status import NotLaunchable
 from verification.values.formats import one_line
-from workspaces import rate_limits
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
 from workspaces.models import Member
 
-# A file counts once, and once more for each second of its inspection.
 UPLOADS_PER_MINUTE = 20
 MAX_NAME_LENGTH = 150
 # Rows that the quote shows. The member has the file.
@@ -117,8 +112,7 @@ def _uploads(place: Place) -> Any:
 @member_required(Permission.ORDER)
 def upload(place: Place) -> HttpResponse:
     """Show the choice, then the form of the file; a POST keeps the file's rows."""
-    if not place.may_run_reports:
-        return place.render("reports/not_live", status=403)
+    place.require_live()
     chosen = choice_form(place, place.request.GET if _has_choice(place) else None)
     if not (_has_choice(place) and chosen.is_valid()):
         return _render_choice(place, chosen)
@@ -128,17 +122,9 @@ def upload(place: Place) -> HttpResponse:
     if place.posted is None:
         initial = OpenUpload.of(earlier).common if earlier else {"reuse": True}
         return _render_upload(place, choice, UploadForm(None, inputs, initial=initial))
-    if _is_rate_limited(place, 1):
-        return too_often(place)
-    form = UploadForm(place.posted, inputs, files=place.request.FILES)
-    start = monotonic()
-    is_valid = form.is_valid()
-    if seconds := int(monotonic() - start):
-        _is_rate_limited(place, seconds)
-    if not is_valid:
-        status = status_of(form)
-        page = _render_upload(place, choice, form, status)
-        return page if status == 200 else with_retry_after(page)
+    form = UploadForm(place.posted, inputs, files=place.files)
+    if not place.is_valid_upload(form, "uploads", UPLOADS_PER_MINUTE):
+        return _render_upload(place, choice, form, status_of(form))
     name, sheet = form.cleaned_data["file"]
     kept = store_upload(
         place.client, one_line(name)[-MAX_NAME_LENGTH:], sheet, choice, form.values
@@ -166,15 +152,6 @@ def _earlier_upload(place: Place) -> Upload | None:
     except ValueError:
         return None
     return _uploads(place).filter(pk=earlier).first()
-
-
-def _is_rate_limited(place: Place, by: int) -> bool:
-    """Count uploads or seconds; return whether user or workspace exceeds the limit."""
-    subjects = (place.member.user_id, place.workspace.pk)
-    counted = [
-        rate_limits.count(f"uploads:{s}", UPLOADS_PER_MINUTE, by) for s in subjects
-    ]
-    return any(rate.exceeded for rate in counted)
 
 
 def _render_upload(
@@ -237,11 +214,9 @@ def show(place: Place, batch: UUID) -> HttpResponse:
         kept.delete()
         gone = _("The rows of the file are deleted. Nothing was ordered.")
         return place.to("reports-batches", success=gone)
-    if not place.may_run_reports:
-        return place.render("reports/not_live", status=403)
+    place.require_live()
     if step in {"order", "draft"}:
-        if is_too_often(place):
-            return too_often(place)
+        require_order_rate(place)
         return _place(place, kept, draft=step == "draft")
     return _show_upload(place, kept)
 
@@ -446,12 +421,10 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
 def launch(place: Place, batch: UUID) -> HttpResponse:
     """Show what the launch of a file's drafts costs; a POST launches them together."""
     found = Batch.objects.get(pk=batch, **place.lookups)
-    if not place.may_run_reports:
-        return place.render("reports/not_live", status=403)
+    place.require_live()
     if place.posted is None:
         return _show_launch(place, found)
-    if is_too_often(place):
-        return too_often(place)
+    require_order_rate(place)
     quoted = quote_launches(place.client, found.report_ids)
     drafts = [draft.pk for draft in quoted.drafts]
     if not (drafts or quoted.refused):

@@ -20,8 +20,6 @@ from verification.accounts.forms import TEXT_FAULTS
 from verification.console.base import (
     Place,
     member_required,
-    too_often,
-    with_retry_after,
 )
 from verification.console.fields import text_field
 from verification.files.inspection import Fault
@@ -35,7 +33,7 @@ from verification.hosted.brand import context_of
 from verification.hosted.consent_page import preview_context
 from verification.values.public_text import TextFault
 from verification.web.pages import allow_sources, operator_context
-from workspaces import brands, rate_limits
+from workspaces import brands
 from workspaces.brands import BrandFault, InvalidBrand, NewBrand
 from workspaces.members import Permission
 from workspaces.models import MAX_CONTACT_LINE, MAX_RETURN_URL, Brand
@@ -121,8 +119,7 @@ FAULT_MESSAGES = {
 
 @member_required(Permission.MANAGE_SETTINGS)
 def edit(place: Place) -> HttpResponse:
-    if _is_too_often(place):
-        return too_often(place)
+    _require_rate(place)
     brand = brands.brand_of(place.workspace)
     form = _form(place, brand)
     if form.is_valid():
@@ -147,8 +144,6 @@ def edit(place: Place) -> HttpResponse:
         "is_live": place.workspace.is_live,
     }
     response = place.render("settings/brand", shown, status=status_of(form))
-    if response.status_code != 200:
-        response = with_retry_after(response)
     allow_sources(response, frame_src=["'self'"])
     return response
 
@@ -161,8 +156,7 @@ def preview(place: Place) -> HttpResponse:
 
     It names nobody, stores nothing, and its own buttons do nothing.
     """
-    if _is_too_often(place):
-        return too_often(place)
+    _require_rate(place)
     chosen = place.request.GET.get("in", "")
     is_known = chosen in dict(settings.LANGUAGES)
     with translation.override(chosen if is_known else translation.get_language()):
@@ -189,12 +183,9 @@ def _preview(place: Place) -> HttpResponse:
     return response
 
 
-def _is_too_often(place: Place) -> bool:
-    """Return whether the member sends more logos than a minute allows."""
-    if not place.request.FILES:
-        return False
-    user = place.member.user_id
-    return rate_limits.count(f"logos:{user}", LOGOS_PER_MINUTE).exceeded
+def _require_rate(place: Place) -> None:
+    if place.request.FILES:
+        place.require_rate(LOGOS_PER_MINUTE, f"logos:{place.member.user_id}")
 
 
 def _form(place: Place, brand: Brand) -> BrandForm:
@@ -205,8 +196,7 @@ def _form(place: Place, brand: Brand) -> BrandForm:
         "return_hosts": "\n".join(brand.return_hosts),
         "return_url": brand.return_url,
     }
-    files = place.request.FILES if place.posted is not None else None
-    return BrandForm(place.posted, files, initial=initial)
+    return BrandForm(place.posted, place.files, initial=initial)
 
 
 def _draft(brand: Brand, form: BrandForm) -> tuple[Brand, bytes | None]:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.api.exports import MAX_DAYS
 from verification.checks.models import CheckDefinition, CheckPackage
-from verification.console.base import Place, member_required, too_often
+from verification.console.base import Place, member_required
 from verification.console.charts import (
     Drawing,
     Part,
@@ -48,7 +48,6 @@ from verification.figures.summary import (
     read_state,
 )
 from verification.values.formats import escape_formula
-from workspaces import rate_limits
 
 # The choice of reports without one
 NO_PACKAGE = "none"
@@ -156,8 +155,7 @@ def overview(place: Place) -> HttpResponse:
 @member_required()
 def download(place: Place) -> HttpResponse:
     """Send the figures of each day, package and check as CSV."""
-    if rate_limits.count(f"exports:{place.member.pk}", EXPORTS_PER_MINUTE).exceeded:
-        return too_often(place)
+    place.require_rate(EXPORTS_PER_MINUTE, f"exports:{place.member.pk}")
     form = _form(place)
     if not form.is_valid():
         return place.render("figures", {"form": form, "state": None}, status=400)

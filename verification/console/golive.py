@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -20,8 +19,6 @@ from verification.console.base import (
     Refusals,
     member_required,
     post_required,
-    too_often,
-    with_retry_after,
 )
 from verification.console.fields import (
     COUNTRIES,
@@ -53,7 +50,6 @@ from verification.golive.models import Application, Document, DocumentKind, Stat
 from verification.reports.request import InvalidRequest
 from verification.values import formats
 from verification.values.identifiers import KRA_PIN
-from workspaces import rate_limits
 from workspaces.members import Permission
 
 VOLUMES = [
@@ -172,7 +168,6 @@ STATES: dict[str, Any] = {
     Status.APPROVED: pgettext_lazy("application", "Approved"),
     Status.REJECTED: _("Rejected"),
 }
-# A file counts once, and once more for each second of its inspection.
 DOCUMENTS_PER_MINUTE = 30
 EDITABLE_STATUSES = {None, Status.DRAFT, Status.REJECTED}
 UNCHANGEABLE = _("It cannot be changed now.")
@@ -234,17 +229,8 @@ def upload_document(place: Place, kind: str) -> HttpResponse:
     application = newest_application(place.workspace)
     if application is None or application.status != Status.DRAFT:
         return _refuse_change(place)
-    if place.request.method == "POST":
-        if _is_rate_limited(place, 1):
-            return too_often(place)
-        form = DocumentForm(place.request.POST, place.request.FILES)
-    else:
-        form = DocumentForm()
-    start = monotonic()
-    is_valid = form.is_valid()
-    if seconds := int(monotonic() - start):
-        _is_rate_limited(place, seconds)
-    if is_valid:
+    form = DocumentForm(place.posted, place.files)
+    if form.is_bound and place.is_valid_upload(form, "documents", DOCUMENTS_PER_MINUTE):
         upload = form.cleaned_data["file"]
         with place.refusing(REFUSALS, "golive"):
             applications.upload_document(
@@ -252,9 +238,7 @@ def upload_document(place: Place, kind: str) -> HttpResponse:
             )
         return place.to("golive", success=_("The document is kept."))
     shown = {"form": form, "label": DOCUMENT_LABELS[document_kind]}
-    status = status_of(form)
-    page = place.render("golive/hand_in", shown, status)
-    return page if status == 200 else with_retry_after(page)
+    return place.render("golive/hand_in", shown, status_of(form))
 
 
 @member_required(Permission.GO_LIVE)
@@ -286,15 +270,6 @@ def submit(place: Place) -> HttpResponse:
         success = _("It is submitted. We write to you when it is decided.")
         return place.to("golive", success=success)
     return place.render("golive/submit", {"form": form, "application": application})
-
-
-def _is_rate_limited(place: Place, by: int) -> bool:
-    """Count files or seconds; return whether user or workspace exceeds the limit."""
-    subjects = (place.member.user_id, place.workspace.pk)
-    counted = [
-        rate_limits.count(f"documents:{s}", DOCUMENTS_PER_MINUTE, by) for s in subjects
-    ]
-    return any(rate.exceeded for rate in counted)
 
 
 def _refuse_change(place: Place) -> HttpResponse:

@@ -19,7 +19,7 @@ from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from verification import links
-from verification.console.base import Place, Text, member_required, too_often
+from verification.console.base import Place, Text, member_required
 from verification.console.fields import COUNTRIES
 from verification.console.order_form import ChoiceForm, DetailsForm, query_of
 from verification.console.orders import (
@@ -46,7 +46,6 @@ from verification.reports.idempotency import IdempotencyKeyReused, RequestInProg
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import NotEditable
-from workspaces import rate_limits
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, has_permission, require_present
 
@@ -102,12 +101,10 @@ def _carried(place: Place) -> Carried | None:
 @member_required(Permission.ORDER)
 def order(place: Place) -> HttpResponse:
     """Lead through an order; the pressed button of a POST names the step."""
-    if not place.may_run_reports:
-        return place.render("reports/not_live", status=403)
+    place.require_live()
     if place.posted is None:
         return _open(place)
-    if is_too_often(place):
-        return too_often(place)
+    require_order_rate(place)
     step, carried = place.posted.get("step", ""), _carried(place)
     if carried and step in {"order", "draft"}:
         return _place(place, carried, draft=step == "draft")
@@ -118,8 +115,7 @@ def order(place: Place) -> HttpResponse:
 def repeat(place: Place, report: UUID) -> HttpResponse:
     """Show the form of an order with the details of an earlier report."""
     found = place.get_report(report)
-    if not place.may_run_reports:
-        return place.render("reports/not_live", status=403)
+    place.require_live()
     if found.subject is None:
         erased = _("The details of the subject were erased.")
         return place.to("reports-detail", error=erased, report=found.pk)
@@ -140,13 +136,12 @@ def edit(place: Place, report: UUID) -> HttpResponse:
     if place.posted is None:
         place.record("report.opened", draft)
         return _show_details(place, as_item(draft), draft)
-    if is_too_often(place):
-        return too_often(place)
+    require_order_rate(place)
     return _go_on(place, place.posted.get("step", ""), _carried(place), draft)
 
 
-def is_too_often(place: Place) -> bool:
-    return rate_limits.count(f"orders:{place.member.pk}", ORDERS_PER_MINUTE).exceeded
+def require_order_rate(place: Place) -> None:
+    place.require_rate(ORDERS_PER_MINUTE, f"orders:{place.member.pk}")
 
 
 def _open(place: Place) -> HttpResponse:

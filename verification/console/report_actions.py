@@ -104,8 +104,7 @@ def action_context(place: Place, report: Report) -> dict[str, Any]:
 def launch(place: Place, report: UUID) -> HttpResponse:
     """Show what the launch of a draft costs; a POST launches it for that."""
     found = place.get_report(report)
-    if not place.may_run_reports:
-        return place.render("reports/not_live", status=403)
+    place.require_live()
     actions = actions_of(found)
     if place.posted is not None:
         digest = place.posted.get("digest", "")
@@ -131,8 +130,7 @@ def launch(place: Place, report: UUID) -> HttpResponse:
 def retry(place: Place, report: UUID) -> HttpResponse:
     """Show the failed checks and their prices; a POST runs them again."""
     found = place.get_report(report)
-    if not place.may_run_reports:
-        return place.render("reports/not_live", status=403)
+    place.require_live()
     if place.posted is not None:
         digest = place.posted.get("digest", "")
         verb = partial(retry_as_quoted, place.client, found.pk, digest)
