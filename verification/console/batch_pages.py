@@ -67,6 +67,7 @@ from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import InvalidRequest
 from verification.reports.status import NotLaunchable
 from verification.values.formats import one_line
+from verification.web.pages import attachment
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
 from workspaces.models import Member
@@ -187,15 +188,7 @@ def template(place: Place, format: str) -> HttpResponse:
         as_text=True,
         choices={n: methods for n, x in enumerate(columns) if x.kind == "METHOD"},
     )
-    return _download(content, f"template.{format}")
-
-
-def _download(content: bytes, name: str) -> HttpResponse:
-    return HttpResponse(
-        content,
-        content_type=MEDIA_TYPES[name.rpartition(".")[2]],
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    return attachment(content, f"template.{format}", MEDIA_TYPES[format])
 
 
 @member_required(write=Permission.ORDER)
@@ -507,4 +500,4 @@ def results(place: Place, batch: UUID, format: str) -> HttpResponse:
             for row in rows
         ],
     )
-    return _download(content, f"results-{found.pk}.{format}")
+    return attachment(content, f"results-{found.pk}.{format}", MEDIA_TYPES[format])

@@ -34,6 +34,7 @@ from verification.documents.decline_notice import notice_pdf
 from verification.notifications.models import Language
 from verification.reports.hosted_links import ResendTooSoon
 from verification.reports.models import Report
+from verification.web.pages import attachment
 from workspaces.members import Permission
 
 
@@ -140,11 +141,7 @@ def pdf(place: Place, notice: UUID) -> HttpResponse:
     asked = place.request.GET.get("in", "")
     language = asked if asked in Language else get_language() or "en"
     document = notice_pdf(found, language, proof="proof" in place.request.GET)
-    return HttpResponse(
-        document,
-        content_type="application/pdf",
-        headers={"Content-Disposition": f'attachment; filename="{found.number}.pdf"'},
-    )
+    return attachment(document, f"{found.number}.pdf")
 
 
 @post_required(Permission.MANAGE_SETTINGS)

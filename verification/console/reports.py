@@ -58,6 +58,7 @@ from verification.reports.queries import Filters, list_reports
 from verification.reports.request import InvalidRequest
 from verification.reports.subject_labels import SUBJECT_LABELS
 from verification.values.local_time import NAIROBI
+from verification.web.pages import attachment
 from workspaces.members import Permission
 
 
@@ -190,12 +191,7 @@ def pdf(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
     place.record("report.pdf-downloaded", found)
     record_disclosures([found.pk], Channel.PDF, place.client.actor)
-    name = f'attachment; filename="report-{found.pk}.pdf"'
-    return HttpResponse(
-        report_pdf(found),
-        content_type="application/pdf",
-        headers={"Content-Disposition": name},
-    )
+    return attachment(report_pdf(found), f"report-{found.pk}.pdf")
 
 
 @member_required()
@@ -207,12 +203,8 @@ def certificate(place: Place, erasure: UUID) -> HttpResponse:
         request__environment=place.environment,
         ended_at__isnull=False,
     )
-    name = f'attachment; filename="{found.number}.pdf"'
-    return HttpResponse(
-        certificate_pdf(found, get_language() or "en"),
-        content_type="application/pdf",
-        headers={"Content-Disposition": name},
-    )
+    document = certificate_pdf(found, get_language() or "en")
+    return attachment(document, f"{found.number}.pdf")
 
 
 def _ended_erasure(report: Report) -> Erasure | None:

@@ -33,7 +33,6 @@ from verification.hosted.consent_page import (
     pages,
 )
 from verification.hosted.hosted_pages import (
-    pdf_response,
     render_page,
     require_rate,
     see_other,
@@ -43,6 +42,7 @@ from verification.hosted.subject_data import subject_pages
 from verification.notifications.models import Channel
 from verification.notifications.recipients import address_hash
 from verification.privacy import withdrawals
+from verification.web.pages import attachment
 from verification.web.request import client_address, user_agent
 from workspaces import rate_limits
 from workspaces.keys import is_used_from
@@ -196,7 +196,7 @@ def receipt(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if not records or not (visited.stage in STAGE_BY_DECISION.values() or mine):
         return pages.redirect(visited.consent.pk)
     record = records[-1]
-    return pdf_response(consent_receipt_pdf(record), f"receipt-{record.number}.pdf")
+    return attachment(consent_receipt_pdf(record), f"receipt-{record.number}.pdf")
 
 
 def _decide_with_reason(

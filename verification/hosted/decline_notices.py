@@ -31,7 +31,6 @@ from verification.decisions.models import (
 from verification.documents.decline_notice import notice_pdf
 from verification.hosted.consent_page import OpenConsent
 from verification.hosted.hosted_pages import (
-    pdf_response,
     render_page,
     require_rate,
     see_other,
@@ -47,7 +46,7 @@ from verification.hosted.subject_data import (
 from verification.privacy import access
 from verification.privacy.models import RequestKind
 from verification.privacy.reviews import request_review
-from verification.web.pages import View
+from verification.web.pages import View, attachment
 from workspaces import rate_limits
 
 NoticeView = Callable[
@@ -111,7 +110,7 @@ def pdf(
     require_rate(rate_limits.count(f"downloads:{notice.pk}", DOWNLOADS_PER_MINUTE))
     notices.record_reading(notice, FactKind.DOWNLOADED)
     document = notice_pdf(notice, get_language() or "en")
-    return pdf_response(document, f"{notice.number}.pdf")
+    return attachment(document, f"{notice.number}.pdf")
 
 
 @require_POST

@@ -258,14 +258,6 @@ def see_other(path: str) -> HttpResponse:
     return response
 
 
-def pdf_response(pdf: bytes, name: str) -> HttpResponse:
-    return HttpResponse(
-        pdf,
-        content_type="application/pdf",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
-
-
 def qr_code(text: str) -> str:
     """Return an inline SVG; it is safe as its markup contains no part of `text`."""
     code = segno.make(text, error="m")

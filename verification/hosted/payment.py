@@ -24,7 +24,6 @@ from verification.hosted.forms import PhoneForm
 from verification.hosted.hosted_pages import (
     HostedPages,
     VisitCookie,
-    pdf_response,
     render_page,
     require_rate,
     see_other,
@@ -43,7 +42,7 @@ from verification.payments.payer_messages import payer_of
 from verification.payments.refunds import abandon_payment
 from verification.payments.registry import NoPaymentProvider
 from verification.values.clock import now
-from verification.web.pages import allow_sources
+from verification.web.pages import allow_sources, attachment
 from workspaces import rate_limits
 
 CHECKOUTS_PER_MINUTE = 30
@@ -239,7 +238,7 @@ def receipt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
         return pages.redirect(visited.payment.pk)
     checkout = counted[0]
     pdf = payment_receipt_pdf(checkout, get_language() or "en")
-    return pdf_response(pdf, f"receipt-{checkout.number}.pdf")
+    return attachment(pdf, f"receipt-{checkout.number}.pdf")
 
 
 return_view = payment_page.make_return_view(

@@ -25,7 +25,6 @@ from verification.hosted.hosted_pages import (
     HostedPages,
     VisitCookie,
     client_context,
-    pdf_response,
     qr_code,
     render_page,
 )
@@ -39,6 +38,7 @@ from verification.references.requests import (
     closed_status,
 )
 from verification.values.formats import one_line
+from verification.web.pages import attachment
 from verification.web.request import client_address, user_agent
 
 NAME_LENGTH = 200
@@ -280,7 +280,7 @@ def receipt(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     if visited.stage not in RECEIPT_STAGES:
         return pages.redirect(reference.pk)
     name = f"receipt-{reference.number}.pdf"
-    return pdf_response(reference_receipt_pdf(reference), name)
+    return attachment(reference_receipt_pdf(reference), name)
 
 
 def _render(

@@ -32,7 +32,6 @@ from verification.hosted.consent_page import (
 from verification.hosted.hosted_pages import (
     VisitedView,
     client_context,
-    pdf_response,
     render_page,
     require_rate,
     see_other,
@@ -43,7 +42,7 @@ from verification.privacy.models import RequestKind
 from verification.privacy.people import Proof
 from verification.reports.models import Report
 from verification.values.clock import now
-from verification.web.pages import View
+from verification.web.pages import View, attachment
 from workspaces import rate_limits
 from workspaces.models import Environment
 
@@ -196,7 +195,7 @@ def pdf(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     access.record_access(report, RequestKind.ACCESS)
     data = subject_data_page.document(found, at, is_all=len(known) == len(shown))
     document = render_document("subject_data.typ", at, data)
-    return pdf_response(document, "my-data.pdf")
+    return attachment(document, "my-data.pdf")
 
 
 @require_safe
@@ -207,11 +206,8 @@ def json(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     at = now()
     found = access.load_reports(access.reports_of(proof_of(visited)), at)
     access.record_access(report, RequestKind.PORTABILITY)
-    return HttpResponse(
-        orjson.dumps(access.as_json(found, at), option=orjson.OPT_INDENT_2),
-        content_type="application/json",
-        headers={"Content-Disposition": 'attachment; filename="my-data.json"'},
-    )
+    content = orjson.dumps(access.as_json(found, at), option=orjson.OPT_INDENT_2)
+    return attachment(content, "my-data.json", "application/json")
 
 
 def _require_download(visited: OpenConsent) -> Report:

@@ -14,7 +14,6 @@ from django.views.decorators.http import require_safe
 from verification.hosted.consent_page import OpenConsent
 from verification.hosted.hosted_pages import (
     ASK_OR_DO,
-    pdf_response,
     render_page,
     see_other,
 )
@@ -37,6 +36,7 @@ from verification.privacy.models import Erasure, Origin
 from verification.privacy.objections import object_to_use
 from verification.privacy.people import Person, is_held
 from verification.reports.status import SUBJECT_ACTOR
+from verification.web.pages import attachment
 
 
 @ASK_OR_DO
@@ -126,7 +126,7 @@ def certificate(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the certificate as a PDF (PDF/UA), in the language of the page."""
     erasure = _ended_erasure(visited)
     document = certificate_pdf(erasure, get_language() or "en")
-    return pdf_response(document, f"{erasure.number}.pdf")
+    return attachment(document, f"{erasure.number}.pdf")
 
 
 @require_safe
@@ -135,11 +135,8 @@ def signed_certificate(request: HttpRequest, visited: OpenConsent) -> HttpRespon
     """Return the signed text of the certificate, with what it takes to verify it."""
     erasure = _ended_erasure(visited)
     name = f"{erasure.number}.json"
-    return HttpResponse(
-        orjson.dumps(signed_members(erasure), option=orjson.OPT_INDENT_2),
-        content_type="application/json",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    content = orjson.dumps(signed_members(erasure), option=orjson.OPT_INDENT_2)
+    return attachment(content, name, "application/json")
 
 
 def _ended_erasure(visited: OpenConsent) -> Erasure:

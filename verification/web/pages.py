@@ -87,6 +87,17 @@ def allow_sources(response: HttpResponseBase, **sources: list[str]) -> None:
     response.allowed_sources = {**before, **more}  # type: ignore[attr-defined]
 
 
+def attachment(
+    content: bytes, name: str, content_type: str = "application/pdf"
+) -> HttpResponse:
+    """Return a file that the browser saves."""
+    return HttpResponse(
+        content,
+        content_type=content_type,
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
 def minutes_until(moment: datetime | None) -> int:
     """Return the minutes until then, rounded up, at least 1; 0 if `moment` is None."""
     if moment is None:
