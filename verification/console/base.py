@@ -31,12 +31,13 @@ from django.http import (
 )
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.functional import Promise
+from django.utils.functional import Promise, cached_property
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.accounts.sessions import has_second_factor, second_factor_url
 from verification.backoffice import audit
+from verification.console.orders import Offer
 from verification.golive.applications import ActingUser
 from verification.reports.models import Report
 from verification.web.pages import View, private_page
@@ -144,6 +145,10 @@ class Place:
     @property
     def client(self) -> Client:
         return Client(self.workspace, self.account, f"{MEMBER}{self.member.pk}")
+
+    @cached_property
+    def offer(self) -> Offer:
+        return Offer.to(self.client)
 
     @property
     def api_url(self) -> str:

@@ -37,7 +37,11 @@ from verification.console.batches import (
     reports_of,
     store_upload,
 )
-from verification.console.order_form import ChoiceForm, UploadForm, query_of
+from verification.console.order_form import (
+    ChoiceForm,
+    UploadForm,
+    choice_context,
+)
 from verification.console.order_pages import (
     CHANGED,
     NOT_COVERED,
@@ -51,6 +55,7 @@ from verification.console.orders import (
     Offer,
     QuoteChanged,
     QuotedLine,
+    covers,
     fault_text,
     launch_as_quoted,
     quote_launches,
@@ -117,8 +122,8 @@ def upload(place: Place) -> HttpResponse:
     chosen = choice_form(place, place.request.GET if _has_choice(place) else None)
     if not (_has_choice(place) and chosen.is_valid()):
         return _render_choice(place, chosen)
-    choice, offer = chosen.choice, Offer.to(place.client)
-    inputs = common_inputs(choice, offer)
+    choice = chosen.choice
+    inputs = common_inputs(choice, place.offer)
     earlier = _earlier_upload(place)
     if place.posted is None:
         initial = OpenUpload.of(earlier).common if earlier else {"reuse": True}
@@ -158,17 +163,11 @@ def _earlier_upload(place: Place) -> Upload | None:
 def _render_upload(
     place: Place, choice: Choice, form: UploadForm, status: int = 200
 ) -> HttpResponse:
-    offer = Offer.to(place.client)
     shown = {
+        **choice_context(choice, place.offer),
         "form": form,
-        "choice": choice,
-        "query": query_of(choice),
         "earlier": _earlier_upload(place),
-        "checks": choice.definitions(offer),
-        "package": offer.packages.get(choice.package),
-        "columns": columns_of(choice, offer),
-        "is_hosted": choice.is_hosted(offer),
-        "is_draft_only": choice.is_draft_only(offer),
+        "columns": columns_of(choice, place.offer),
         "hours": int(UPLOAD_RETENTION.total_seconds()) // 3600,
     }
     return place.render("batches/upload", shown, status)
@@ -180,7 +179,7 @@ def template(place: Place, format: str) -> HttpResponse:
     chosen = choice_form(place, place.request.GET)
     if not chosen.is_valid():
         return _render_choice(place, chosen)
-    columns = columns_of(chosen.choice, Offer.to(place.client))
+    columns = columns_of(chosen.choice, place.offer)
     methods = [str(label) for _name, label in METHODS]
     content = write_sheet(
         format,
@@ -218,14 +217,10 @@ def _show_upload(place: Place, kept: Upload, error: Text = "") -> HttpResponse:
     """Show what is wrong in the file, or what its order costs."""
     opened = OpenUpload.of(kept)
     judged = opened.judge(place.client)
-    offer, choice = Offer.to(place.client), opened.choice
     shown = {
+        **choice_context(opened.choice, place.offer),
         "upload": kept,
         "name": opened.name,
-        "query": query_of(choice),
-        "choice": choice,
-        "checks": choice.definitions(offer),
-        "package": offer.packages.get(choice.package),
         "header": [cell.text for cell in opened.sheet.header.cells],
         "judged": judged,
         "count": len(opened.sheet.rows),
@@ -237,13 +232,11 @@ def _show_upload(place: Place, kept: Upload, error: Text = "") -> HttpResponse:
         return place.render(
             "batches/faults", {**shown, **_faults_context(opened, judged)}
         )
-    is_draft = choice.is_draft_only(offer)
     shown["orders_before"] = [
-        _summary_of(batch, offer) for batch in orders_before(place.client, opened.sheet)
+        _summary_of(batch, place.offer)
+        for batch in orders_before(place.client, opened.sheet)
     ]
-    return place.render(
-        "batches/quote", {**shown, **_quote_context(place, judged, choice, is_draft)}
-    )
+    return place.render("batches/quote", {**shown, **_quote_context(place, judged)})
 
 
 def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
@@ -286,10 +279,8 @@ def _faults_context(opened: OpenUpload, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _quote_context(
-    place: Place, judged: Judged, choice: Choice, is_draft: bool
-) -> dict[str, Any]:
-    quote, offer = judged.quote, Offer.to(place.client)
+def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
+    quote = judged.quote
     assert quote  # noqa: S101
     lines = [line for order in quote.orders for line in order.lines]
     reached = ["email", *(["phone"] if sms_is_configured() else [])]
@@ -302,12 +293,9 @@ def _quote_context(
         "quote": quote,
         "totals": _totals(lines),
         "reused": sum(line.reused_at is not None for line in lines),
-        "is_draft_only": is_draft,
-        "needs_consent": choice.needs_consent(offer),
-        "is_hosted": choice.is_hosted(offer),
         "unreached": unreached,
         "account": place.account,
-        "is_covered": quote.is_covered(place.client),
+        "is_covered": covers(place.client, quote.charge),
         "top_up_url": url_to_top_up(place),
         "others": same_subject_reports(
             place.client, [one.order for one in quote.orders]
@@ -459,7 +447,7 @@ def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
             for report, blockers, gap, faults in quoted.refused
         ],
         "account": place.account,
-        "is_covered": quoted.is_covered(place.client),
+        "is_covered": covers(place.client, quoted.charge),
         "top_up_url": url_to_top_up(place),
     }
     return place.render("batches/launch", shown)

@@ -21,9 +21,10 @@ from verification.batches.spreadsheet import (
 )
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.consents.models import Consent
-from verification.console.fields import COUNTRIES, REQUIRED_ERROR
+from verification.console.fields import COUNTRIES, REQUIRED_ERROR, Choices, ChoicesForm
 from verification.console.orders import (
     METHODS,
+    ON,
     Choice,
     Input,
     Offer,
@@ -78,7 +79,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 }
 
 
-class ChoiceForm(forms.Form):
+class ChoiceForm(ChoicesForm):
     """Which checks, for a person or a company; with which consent; who pays."""
 
     subject_type = forms.ChoiceField(
@@ -122,30 +123,29 @@ class ChoiceForm(forms.Form):
             }
         if chosen and chosen.needs_consent(offer):
             initial["consent"] = chosen.consent
-        super().__init__(typed, initial=initial)
         self.environment, self.offer = environment, offer
         is_company = subject_type == SubjectType.COMPANY
         checks = [d for d in offer.checks.values() if is_offered(d, subject_type)]
-        self._set("checks", [(d.name, _check_label(d)) for d in sorted_checks(checks)])
         packages = [
             (package.name, _package_label(package, offer))
             for package in offer.packages.values()
             if is_package_offered(package, subject_type, offer)
         ]
-        self._set("package", [("", _("None: single checks")), *packages])
+        choices: dict[str, Choices] = {
+            "checks": [(d.name, _check_label(d)) for d in sorted_checks(checks)],
+            "package": [("", _("None: single checks")), *packages],
+            "consent": _consent_choices(is_company),
+            "payment_mode": _payment_choices(is_company),
+        }
+        super().__init__(typed, initial=initial, choices=choices)
+        for name in choices:
+            # Someone who edits the address of the page gets the choice again.
+            wrong = {"invalid_choice": _("Choose one of the list")}
+            self.fields[name].error_messages |= wrong
         if not packages:
             del self.fields["package"]
-        self._set("consent", _consent_choices(is_company))
-        self._set("payment_mode", _payment_choices(is_company))
         if not accepts_payments(environment):
             self.fields["payment_mode"].widget = forms.HiddenInput()
-
-    def _set(self, name: str, choices: Sequence[tuple[str, Any]]) -> None:
-        field = self.fields[name]
-        assert isinstance(field, forms.ChoiceField)  # noqa: S101
-        field.choices = choices
-        # Someone who edits the address of the page gets the choice again.
-        field.error_messages["invalid_choice"] = _("Choose one of the list")
 
     def clean_checks(self) -> list[str]:
         names: list[str] = self.cleaned_data["checks"]
@@ -197,6 +197,19 @@ def query_of(choice: Choice) -> str:
         CHOSEN,
     ]
     return urlencode(pairs)
+
+
+def choice_context(choice: Choice, offer: Offer) -> dict[str, Any]:
+    """Return what pages show of a choice."""
+    return {
+        "choice": choice,
+        "query": query_of(choice),
+        "checks": choice.definitions(offer),
+        "package": offer.packages.get(choice.package),
+        "needs_consent": choice.needs_consent(offer),
+        "is_hosted": choice.is_hosted(offer),
+        "is_draft_only": choice.is_draft_only(offer),
+    }
 
 
 def sorted_checks(definitions: Iterable[CheckDefinition]) -> list[CheckDefinition]:
@@ -254,32 +267,18 @@ class DetailsForm(forms.Form):
         for name, one in self.inputs.items():
             self.fields[name] = _field(one)
 
-    def section(self, name: str) -> list[forms.BoundField]:
-        return [self[n] for n, one in self.inputs.items() if one.section == name]
-
     @property
-    def subject(self) -> list[forms.BoundField]:
-        return self.section("subject")
-
-    @property
-    def consent(self) -> list[forms.BoundField]:
-        return self.section("consent")
-
-    @property
-    def payer(self) -> list[forms.BoundField]:
-        return self.section("payer")
-
-    @property
-    def order(self) -> list[forms.BoundField]:
-        return self.section("order")
+    def sections(self) -> dict[str, list[forms.BoundField]]:
+        found: dict[str, list[forms.BoundField]] = {}
+        for name, one in self.inputs.items():
+            found.setdefault(one.section, []).append(self[name])
+        return found
 
     @property
     def values(self) -> dict[str, str]:
         """Return the texts of a valid form, for `build_item`."""
-        return {
-            name: "on" if value is True else (value or "")
-            for name, value in self.cleaned_data.items()
-        }
+        typed = {name: self.cleaned_data[name] for name in self.inputs}
+        return {n: ON if value is True else (value or "") for n, value in typed.items()}
 
     def add_faults(self, faults: Iterable[Fault]) -> None:
         """Show each fault at its field, or above the form if there is no field."""
@@ -325,11 +324,6 @@ class UploadForm(DetailsForm):
             error = _("A quoted text does not end, near line {line}.")
             raise forms.ValidationError(format_lazy(error, line=e.line)) from None
         return upload.name, sheet
-
-    @property
-    def values(self) -> dict[str, str]:
-        common = {n: v for n, v in self.cleaned_data.items() if n in self.inputs}
-        return {n: "on" if v is True else (v or "") for n, v in common.items()}
 
 
 def _field(one: Input) -> forms.Field:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.core import signing
@@ -21,17 +21,20 @@ from django.utils.translation import gettext_lazy as _
 from verification import links
 from verification.console.base import Place, Text, member_required
 from verification.console.fields import COUNTRIES
-from verification.console.order_form import ChoiceForm, DetailsForm, query_of
+from verification.console.order_form import (
+    ChoiceForm,
+    DetailsForm,
+    choice_context,
+)
 from verification.console.orders import (
     METHODS,
     Choice,
     Item,
-    Offer,
     QuoteChanged,
     build_item,
+    covers,
     inputs_of,
     item_to_repeat,
-    new_key,
     place_order,
     quote_items,
     read_values,
@@ -120,10 +123,10 @@ def repeat(place: Place, report: UUID) -> HttpResponse:
         erased = _("The details of the subject were erased.")
         return place.to("reports-detail", error=erased, report=found.pk)
     place.record("report.opened", found)
-    item = item_to_repeat(found, Offer.to(place.client))
+    item = item_to_repeat(found, place.offer)
     if item.get("package") or item["checksRequested"]:
         return _show_details(place, item)
-    return _show_choice(place, item)
+    return _render_choice(place, choice_form(place, None, item), Carried(item))
 
 
 @member_required(Permission.ORDER)
@@ -151,10 +154,8 @@ def _open(place: Place) -> HttpResponse:
     form = choice_form(place, place.request.GET)
     if not form.is_valid():
         return _render_choice(place, form)
-    initial = {"reuse": True}
-    details = DetailsForm(
-        None, inputs_of(form.choice, Offer.to(place.client)), initial=initial
-    )
+    inputs = inputs_of(form.choice, place.offer)
+    details = DetailsForm(None, inputs, initial={"reuse": True})
     return _render_details(place, form.choice, details)
 
 
@@ -162,7 +163,6 @@ def _go_on(
     place: Place, step: str, carried: Carried | None, draft: Report | None = None
 ) -> HttpResponse:
     """Answer the steps before an order, and the one that saves a draft."""
-    offer = Offer.to(place.client)
     chosen = choice_form(
         place, place.request.POST if step == "details" else place.request.GET
     )
@@ -176,14 +176,15 @@ def _go_on(
     elif not chosen.is_valid():
         return _render_choice(place, chosen, None, draft)
     else:
-        form = DetailsForm(place.posted, inputs_of(chosen.choice, offer))
+        form = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
         if not form.is_valid():
             return _render_details(place, chosen.choice, form, draft)
-        item = build_item(chosen.choice, form.values, offer)
+        item = build_item(chosen.choice, form.values, place.offer)
         if step == "save" and draft:
             return _save(place, draft, chosen.choice, form)
     if step == "choose":
-        return _show_choice(place, item, draft)
+        form_of_item = choice_form(place, None, item)
+        return _render_choice(place, form_of_item, Carried(item), draft)
     if step == "quote" and draft is None:
         return _show_quote(place, item)
     return _show_details(place, item, draft)
@@ -212,14 +213,9 @@ def choice_form(place: Place, typed: Any, item: Item | None = None) -> ChoiceFor
         typed,
         subject_type=kind if kind in SubjectType.values else SubjectType.INDIVIDUAL,
         environment=place.environment,
-        offer=Offer.to(place.client),
+        offer=place.offer,
         chosen=chosen,
     )
-
-
-def _show_choice(place: Place, item: Item, draft: Report | None = None) -> HttpResponse:
-    form = choice_form(place, None, item)
-    return _render_choice(place, form, Carried(item), draft)
 
 
 def _render_choice(
@@ -246,8 +242,8 @@ def _show_details(
     faults: Sequence[Fault] = (),
 ) -> HttpResponse:
     """Show the form with the texts of the item, and its faults if there are any."""
-    offer, choice = Offer.to(place.client), Choice.of(item)
-    texts, inputs = read_values(item, offer), inputs_of(choice, offer)
+    choice = Choice.of(item)
+    texts, inputs = read_values(item, place.offer), inputs_of(choice, place.offer)
     form = DetailsForm(texts if faults else None, inputs, initial=texts)
     form.add_faults(faults)
     return _render_details(place, choice, form, draft)
@@ -256,55 +252,40 @@ def _show_details(
 def _render_details(
     place: Place, choice: Choice, form: DetailsForm, draft: Report | None = None
 ) -> HttpResponse:
-    offer = Offer.to(place.client)
-    shown = {
-        "form": form,
-        "choice": choice,
-        "query": query_of(choice),
-        "checks": choice.definitions(offer),
-        "package": offer.packages.get(choice.package),
-        "is_hosted": choice.is_hosted(offer),
-        "is_draft_only": choice.is_draft_only(offer),
-        "draft": draft,
-    }
+    shown = {**choice_context(choice, place.offer), "form": form, "draft": draft}
     return place.render("reports/details", shown)
 
 
 def _show_quote(place: Place, item: Item, error: Text = "") -> HttpResponse:
     """Show what the order would cost and do. It gets a new key and a digest."""
-    offer, choice = Offer.to(place.client), Choice.of(item)
-    is_draft = choice.is_draft_only(offer)
+    choice = Choice.of(item)
+    is_draft = choice.is_draft_only(place.offer)
     try:
         quote = quote_items(place.client, [item], draft=is_draft)
     except InvalidRequest as e:
         return _show_details(place, item, None, e.faults)
-    texts = read_values(item, offer)
-    rows = [(x, texts.get(x.name)) for x in inputs_of(choice, offer)]
+    texts = read_values(item, place.offer)
+    rows = [(x, texts.get(x.name)) for x in inputs_of(choice, place.offer)]
     (quoted,) = quote.orders
     payer = item.get("payer") or item["subject"]
     shown = {
         "error": error,
         "quote": quote,
         "quoted": quoted,
-        "choice": choice,
-        "query": query_of(choice),
-        "package": offer.packages.get(choice.package),
+        **choice_context(choice, place.offer),
         "country": dict(COUNTRIES)[choice.country],
         "subject": [(x.label, text) for x, text in rows if x.section == "subject"],
         "item": item,
-        "needs_consent": choice.needs_consent(offer),
-        "is_hosted": choice.is_hosted(offer),
-        "is_draft_only": is_draft,
         "method": dict(METHODS).get((item.get("consent") or {}).get("method", "")),
         "reached": _addresses(item["subject"]),
         "payer_addresses": _addresses(payer),
         "attested_at": quoted.attested_at,
         "days": settings.CONSENT_LINK_DAYS,
         "account": place.account,
-        "is_covered": quote.is_covered(place.client),
+        "is_covered": covers(place.client, quote.charge),
         "top_up_url": url_to_top_up(place),
         "others": same_subject_reports(place.client, [quoted.order]),
-        "sealed": _seal(place, Carried(item, new_key(), quote.digest)),
+        "sealed": _seal(place, Carried(item, uuid4().hex, quote.digest)),
     }
     return place.render("reports/quote", shown)
 
@@ -367,21 +348,16 @@ def _save(
     try:
         with transaction.atomic():
             require_present(place.member, Permission.ORDER)
-            changed = save_draft(
-                place.client, draft, choice, form.values, Offer.to(place.client)
-            )
+            changed = save_draft(place.client, draft, choice, form.values, place.offer)
             if changed:
                 place.record("report.edited", draft, *changed)
     except InvalidRequest as e:
         form.add_faults(e.faults)
         return _render_details(place, choice, form, draft)
     except NotEditable as e:
-        is_draft = e.status == ReportStatus.DRAFT
-        error = (
-            _("It is paid already: price and payer stay as they are.")
-            if is_draft
-            else _("Only a draft can be edited.")
-        )
+        error = _("Only a draft can be edited.")
+        if e.status == ReportStatus.DRAFT:
+            error = _("It is paid already: price and payer stay as they are.")
         return place.to("reports-detail", error=error, report=draft.pk)
     done = _("The draft is changed.") if changed else _("Nothing was changed.")
     return place.to("reports-detail", success=done, report=draft.pk)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import prefetch_related_objects
@@ -45,7 +45,7 @@ from verification.reports.models import (
     ReportStatus,
     SubjectType,
 )
-from verification.reports.pricing import may_reuse, quote
+from verification.reports.pricing import OrderLine, may_reuse, quote
 from verification.reports.request import (
     COMPANY_MEMBERS,
     COMPANY_NUMBERS,
@@ -458,9 +458,6 @@ class Quote:
         own = (one for one in self.orders if one.order.payment_mode == PaymentMode.SELF)
         return sum((one.total for one in own if not one.order.draft), Decimal(0))
 
-    def is_covered(self, client: Client) -> bool:
-        return covers(client, self.charge)
-
 
 def covers(client: Client, charge: Decimal) -> bool:
     """Return whether the workspace can pay this amount now."""
@@ -483,29 +480,14 @@ def digest_of(reports: Iterable[Iterable[PricedCheck]]) -> str:
 
 def quote_items(client: Client, items: Sequence[Item], *, draft: bool) -> Quote:
     """Quote the items; nothing is stored. Raises InvalidRequest."""
-    orders = _read_orders(client, items, draft)
-    quoted = quote(client, orders)
-    times = _reuse_times(line.reused_from_id for one in quoted for line in one.lines)
+    quoted = quote(client, _read_orders(client, items, draft))
+    lines = _quoted_lines([one.lines for one in quoted])
     return Quote(
         orders=[
-            QuotedOrder(
-                one.order,
-                [
-                    QuotedLine(
-                        line.definition.display_name,
-                        line.price,
-                        times.get(line.reused_from_id),
-                    )
-                    for line in one.lines
-                ],
-                one.status,
-            )
-            for one in quoted
+            QuotedOrder(one.order, each, one.status)
+            for one, each in zip(quoted, lines, strict=True)
         ],
-        digest=digest_of(
-            [(x.definition.name, x.price, x.reused_from_id) for x in one.lines]
-            for one in quoted
-        ),
+        digest=digest_of(_costs(one.lines) for one in quoted),
     )
 
 
@@ -520,13 +502,26 @@ def _body(items: Sequence[Item], draft: bool) -> dict[str, Any]:
     return {"reports": list(items), "draft": draft}
 
 
-def _reuse_times(results: Iterable[UUID | None]) -> dict[UUID | None, datetime]:
-    """Return when these results were found, by their ids."""
-    wanted = {result for result in results if result}
-    if not wanted:
-        return {}
-    found = CheckResult.every.filter(pk__in=wanted).values_list("pk", "completed_at")
-    return {result: at for result, at in found if at}
+def _costs(lines: Iterable[OrderLine | CheckResult]) -> list[PricedCheck]:
+    return [(one.definition.name, one.price, one.reused_from_id) for one in lines]
+
+
+def _quoted_lines(
+    orders: Sequence[Sequence[OrderLine | CheckResult]],
+) -> list[list[QuotedLine]]:
+    """Return the lines of each order, with the times of the results that are reused."""
+    reused = {x.reused_from_id for lines in orders for x in lines if x.reused_from_id}
+    found = CheckResult.every.filter(pk__in=reused)
+    times: dict[UUID | None, Any] = dict(found.values_list("pk", "completed_at"))
+    return [
+        [
+            QuotedLine(
+                one.definition.display_name, one.price, times.get(one.reused_from_id)
+            )
+            for one in lines
+        ]
+        for lines in orders
+    ]
 
 
 def same_subject_reports(client: Client, orders: Sequence[Order]) -> list[Report]:
@@ -541,11 +536,6 @@ def same_subject_reports(client: Client, orders: Sequence[Order]) -> list[Report
         erased_at=None,
     )
     return list(found.exclude(status=ReportStatus.CANCELLED).order_by("-id")[:3])
-
-
-def new_key() -> str:
-    """Return the key under which one order is carried out once."""
-    return uuid4().hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -575,7 +565,8 @@ def place_order(
 
     def carry_out() -> dict[str, Any]:
         created = create_reports(client, _read_orders(client, items, draft))
-        if not draft and _digest_of_created(created) != digest:
+        costs = _priced_checks(new.report.pk for new in created)
+        if not draft and digest_of(costs.values()) != digest:
             raise QuoteChanged
         also(created)
         return {"reports": [str(new.report.pk) for new in created]}
@@ -584,10 +575,6 @@ def place_order(
     done = run_once(IdempotencyKey.read(key, client, REQUEST, body), carry_out)
     ids = [UUID(report) for report in done.body["reports"]]
     return Placed(ids, is_repeat=done.replayed)
-
-
-def _digest_of_created(created: Sequence[NewReport]) -> str:
-    return digest_of(_priced_checks([new.report.pk for new in created]).values())
 
 
 def _priced_checks(report_ids: Iterable[UUID]) -> dict[UUID, list[PricedCheck]]:
@@ -649,31 +636,19 @@ def quote_launch(
 ) -> tuple[list[list[QuotedLine]], str]:
     """Return what the launch of each draft costs now, and the digest of all that."""
     prefetch_related_objects(drafts, "payment", "results__definition")
-    found = [list(draft.results.all()) for draft in drafts]
-    definitions = [[result.definition for result in results] for results in found]
+    lines: dict[UUID, Sequence[OrderLine | CheckResult]]
+    lines = {draft.pk: list(draft.results.all()) for draft in drafts}
     # A payment keeps the price that its link shows.
     unpriced = [
-        (draft, names)
-        for draft, names in zip(drafts, definitions, strict=True)
+        (draft, [result.definition for result in draft.results.all()])
+        for draft in drafts
         if not launches.has_price(draft)
     ]
-    quoted = iter(launches.quote_drafts(client, unpriced, now()))
-    priced: list[list[PricedCheck]] = [
-        [(r.name, r.price, r.reused_from_id) for r in results]
-        if launches.has_price(draft)
-        else [(x.definition.name, x.price, x.reused_from_id) for x in next(quoted)]
-        for draft, results in zip(drafts, found, strict=True)
-    ]
-    times = _reuse_times(reused for each in priced for _name, _price, reused in each)
-    shown = [
-        [
-            QuotedLine(definition.display_name, price, times.get(reused))
-            for definition, (_name, price, reused) in zip(names, each, strict=True)
-        ]
-        for names, each in zip(definitions, priced, strict=True)
-    ]
-    ids = [draft.pk for draft in drafts]
-    return shown, _digest_of_drafts(dict(zip(ids, priced, strict=True)))
+    quoted = launches.quote_drafts(client, unpriced, now())
+    for (draft, _definitions), each in zip(unpriced, quoted, strict=True):
+        lines[draft.pk] = each
+    costs = {pk: _costs(each) for pk, each in lines.items()}
+    return _quoted_lines(list(lines.values())), _digest_of_drafts(costs)
 
 
 def _digest_of_drafts(priced: Mapping[UUID, list[PricedCheck]]) -> str:
@@ -705,9 +680,6 @@ class LaunchQuote:
     digest: str
     # With the codes of `launch_blockers`, or with faults
     refused: list[Refused]
-
-    def is_covered(self, client: Client) -> bool:
-        return covers(client, self.charge)
 
 
 def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
@@ -773,38 +745,25 @@ def retry_as_quoted(client: Client, report_id: UUID, digest: str) -> Report:
     return launches.retry(client, report_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Actions:
-    """What can be done with a report at this moment."""
+def actions_of(report: Report) -> dict[str, Any]:
+    """Return the verbs that the report's status and links allow now.
 
-    launch: bool
-    # Codes of why a draft cannot be launched
-    blockers: list[str]
-    consent_gap: ConsentGap | None
-    edit: bool
-    cancel: bool
-    retry: bool
-    resend_consent: bool
-    resend_payment: bool
-    repeat: bool
-
-
-def actions_of(report: Report) -> Actions:
-    """Return the verbs that the report's status and links allow now."""
+    `blockers` are codes of why a draft cannot be launched.
+    """
     is_draft = report.status == ReportStatus.DRAFT
     results = list(report.results.select_related("definition")) if is_draft else []
     blockers = launch_blockers(report, results) if is_draft else []
-    return Actions(
-        launch=is_draft and not blockers,
-        blockers=blockers,
-        consent_gap=consent_gap(report, results),
-        edit=is_draft and report.subject is not None,
-        cancel=not report.is_ended,
-        retry=_is_retryable(report),
-        resend_consent=_is_renewable(consent_links, report, "consent"),
-        resend_payment=_is_renewable(payment_links, report, "payment"),
-        repeat=report.subject is not None,
-    )
+    return {
+        "launch": is_draft and not blockers,
+        "blockers": blockers,
+        "consent_gap": consent_gap(report, results),
+        "edit": is_draft and report.subject is not None,
+        "cancel": not report.is_ended,
+        "retry": _is_retryable(report),
+        "resend_consent": _is_renewable(consent_links, report, "consent"),
+        "resend_payment": _is_renewable(payment_links, report, "payment"),
+        "repeat": report.subject is not None,
+    }
 
 
 def links_of(report: Report) -> dict[str, str]:

@@ -95,7 +95,7 @@ def action_context(place: Place, report: Report) -> dict[str, Any]:
     actions = actions_of(report)
     return {
         "actions": actions,
-        "blockers": blocker_texts(actions.blockers, actions.consent_gap),
+        "blockers": blocker_texts(actions["blockers"], actions["consent_gap"]),
         **links_of(report),
     }
 
@@ -110,8 +110,8 @@ def launch(place: Place, report: UUID) -> HttpResponse:
         digest = place.posted.get("digest", "")
         verb = partial(launch_as_quoted, place.client, [found.pk], digest)
         return _carry_out(place, found, verb, "launched", _("It is launched."))
-    if not actions.launch:
-        blockers = blocker_texts(actions.blockers, actions.consent_gap)
+    if not actions["launch"]:
+        blockers = blocker_texts(actions["blockers"], actions["consent_gap"])
         return _refuse(place, found, " ".join(blockers))
     (lines,), digest = quote_launch(place.client, [found])
     total = sum((line.price for line in lines), Decimal(0))
@@ -135,7 +135,7 @@ def retry(place: Place, report: UUID) -> HttpResponse:
         digest = place.posted.get("digest", "")
         verb = partial(retry_as_quoted, place.client, found.pk, digest)
         return _carry_out(place, found, verb, "retried", _("They run again."))
-    if not actions_of(found).retry:
+    if not actions_of(found)["retry"]:
         return _refuse(place, found, NOT_RETRYABLE)
     lines, digest = quote_retry(found)
     shown = {
