@@ -592,10 +592,10 @@ class World:
         judged = OpenUpload.of(upload).judge(client)
         assert judged.quote, judged.faults
         digest = judged.quote.digest
-        placed = place_batch(
+        report_ids = place_batch(
             client, upload, judged, draft=False, digest=digest, also=lambda _batch: None
         )
-        self.reports += map(str, placed.report_ids)
+        self.reports += map(str, report_ids)
 
     def object(self) -> None:
         """Let staff enter an objection with what the person wrote."""

@@ -21,7 +21,8 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ObjectDoesNotExist
-from django.db.models import Model
+from django.db import transaction
+from django.db.models import Model, QuerySet
 from django.http import (
     Http404,
     HttpRequest,
@@ -243,6 +244,12 @@ class Place:
         more: dict[str, Any] = {"fields": fields, "reason": reason}
         audit.record(action, who, obj, workspace_id=self.workspace.pk, **more)
 
+    def save(self, form: forms.ModelForm, action: str, page: str) -> HttpResponse:
+        """Save a valid form, record it in the audit trail, and redirect to the page."""
+        with transaction.atomic():
+            self.record(action, form.save(), *form.changed_data)
+        return self.to(page, success=_("Saved."))
+
     def url(self, name: str, environment: str = "", **arguments: Any) -> str:
         place = {
             "workspace": self.workspace.pk,
@@ -370,6 +377,12 @@ def dashboard_url(member: Member) -> str:
 
 def member_name(member: Member) -> str:
     return member.user.get_full_name() or member.user.email
+
+
+def deciders_of(workspace: Workspace) -> QuerySet[Member]:
+    """Return the members who may decide about reports."""
+    roles = [r for r, can in ALLOWED.items() if Permission.DECIDE_REPORTS in can]
+    return workspace.members.filter(role__in=roles, user__is_active=True)
 
 
 def names_of_actors(workspace_id: UUID, actors: Iterable[str]) -> dict[str, str]:

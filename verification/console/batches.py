@@ -35,7 +35,6 @@ from verification.console.orders import (
     Input,
     Item,
     Offer,
-    Placed,
     Quote,
     Values,
     build_item,
@@ -514,9 +513,10 @@ def place_batch(
     digest: str,
     repeats: int = 0,
     also: Callable[[Batch], None],
-) -> Placed:
-    """Order all rows of an upload or none; the upload becomes a batch.
+) -> list[UUID]:
+    """Order all rows of an upload or none; return the ids of the reports.
 
+    The upload becomes a batch.
     `repeats` is how many orders of the same cells the member has confirmed. `also` is
     called in the same transaction: it checks permission and writes the trail.
     Raises FileOrdered, and as `place_order`; then nothing is ordered.
@@ -540,7 +540,7 @@ def place_batch(
         Upload.objects.filter(pk=upload.pk).delete()
 
     try:
-        return place_order(
+        report_ids, _is_repeat = place_order(
             client,
             judged.items,
             draft=draft,
@@ -552,6 +552,7 @@ def place_batch(
         if len(orders_before(client, opened.sheet)) > repeats:
             raise FileOrdered from None
         raise
+    return report_ids
 
 
 @dataclass(frozen=True, slots=True)

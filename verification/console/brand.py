@@ -7,7 +7,6 @@ from base64 import b64encode
 from csp.constants import SELF
 from csp.decorators import csp_replace
 from django import forms
-from django import forms as django_forms
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpResponse
@@ -207,7 +206,7 @@ def _draft(brand: Brand, form: BrandForm) -> tuple[Brand, bytes | None]:
         return brands.preview_brand(brand, form.brand, None), None
 
 
-def _show_faults(form: django_forms.Form, error: InvalidBrand) -> None:
+def _show_faults(form: forms.Form, error: InvalidBrand) -> None:
     for name, fault in error.faults.items():
         text = FAULT_MESSAGES[fault]
         form.add_error(name, text % {"detail": error.details.get(name, "")})

@@ -18,6 +18,7 @@ from verification.console.base import (
     PAGE_SIZE,
     Place,
     Text,
+    deciders_of,
     member_name,
     member_required,
     post_required,
@@ -47,7 +48,7 @@ from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.models import Report
 from verification.values.clock import now
-from workspaces.members import ALLOWED, Permission, has_permission
+from workspaces.members import Permission, has_permission
 from workspaces.models import MAX_DECISION_HOURS, Member
 
 
@@ -93,9 +94,7 @@ class AssignmentForm(forms.Form):
         super().__init__(*args, **more)
         chosen: Any = self.fields["member"]
         chosen.queryset = members
-        chosen.label_from_instance = lambda one: (
-            one.user.get_full_name() or one.user.email
-        )
+        chosen.label_from_instance = member_name
 
 
 class CaseNoteForm(forms.Form):
@@ -128,7 +127,6 @@ CAUSES: dict[str, Any] = {
     CaseCause.CHANGED: _("The findings changed after a decision or proposal."),
     CaseCause.REQUESTED: _("The subject asks a person to decide."),
 }
-DECIDERS = [role for role, can in ALLOWED.items() if Permission.DECIDE_REPORTS in can]
 
 
 @member_required()
@@ -233,11 +231,12 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
     cases = Case.objects.filter(closed_at=None).select_related("assignee__user")
     case = cases.filter(pk=report.pk).first()
     notes = list(CaseNote.objects.filter(report=report))
-    users = User.objects.in_bulk({note.author_user for note in notes})
+    authors = User.objects.filter(pk__in={note.author_user for note in notes})
+    users = {one.pk: one.get_full_name() or one.email for one in authors}
     may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
     shown: dict[str, Any] = {
         "case": _case_view(case) if case else None,
-        "case_notes": [(n, _user_name(users.get(n.author_user), n)) for n in notes],
+        "case_notes": [(n, users.get(n.author_user) or n.author) for n in notes],
         "is_mine": bool(case and case.assignee_id == place.member.pk),
     }
     if may_decide:
@@ -270,9 +269,5 @@ def _refusal(refused: CaseRefused) -> Text:
 
 
 def _deciders(place: Place) -> Any:
-    members = place.workspace.members.filter(role__in=DECIDERS, user__is_active=True)
-    return members.select_related("user").order_by("user__first_name", "id")
-
-
-def _user_name(user: User | None, note: CaseNote) -> str:
-    return (user.get_full_name() or user.email) if user else note.author
+    members = deciders_of(place.workspace).select_related("user")
+    return members.order_by("user__first_name", "id")

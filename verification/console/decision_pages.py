@@ -13,7 +13,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
-from verification.console.base import Place, member_required, post_required
+from verification.console.base import Place, deciders_of, member_required, post_required
 from verification.console.decline_notices import NoticeRuleForm, notices_context
 from verification.console.fields import (
     REQUIRED_ERROR,
@@ -323,7 +323,11 @@ def _answer(
     try:
         answered = verb(place.client, decision, place.member, place.by.actor)
     except ReportDecisionRefused as e:
-        if _has_answered(place.member, own.get(pk=decision), after):
+        made = own.get(pk=decision)
+        is_withdrawn = made.state == S.WITHDRAWN
+        by = made.withdrawn_by_user if is_withdrawn else made.second_by_user
+        if made.state in after and by == place.member.user_id:
+            # A double click
             return place.to("reports-detail", success=SENT_BEFORE, report=report_id)
         why = REFUSALS[e.obstacle]
         return place.to("reports-detail", error=why, report=report_id)
@@ -337,13 +341,6 @@ def outcome_of(decision: Decision) -> str:
     if notice and notice.state == NoticeState.UNDELIVERED:
         return str(UNREACHED[S(decision.state)])
     return str(OUTCOMES[S(decision.state)])
-
-
-def _has_answered(member: Member, decision: Decision, after: Collection[str]) -> bool:
-    """Return whether the member has given this answer already, by a double click."""
-    is_withdrawn = decision.state == S.WITHDRAWN
-    by = decision.withdrawn_by_user if is_withdrawn else decision.second_by_user
-    return decision.state in after and by == member.user_id
 
 
 def is_sent_twice(member: Member, new: NewDecision, made_id: UUID) -> bool:
@@ -385,23 +382,15 @@ def edit_settings(place: Place) -> HttpResponse:
     rule = rule_of(place.workspace)
     form = SecondMemberForm(place.posted, instance=rule)
     if form.is_valid():
-        with transaction.atomic():
-            form.save()
-            place.record("decision-settings.changed", rule, *form.changed_data)
-        return place.to("settings-decisions", success=_("Saved."))
+        return place.save(form, "decision-settings.changed", "settings-decisions")
     shown = {
         "form": form,
         "rule": rule,
         "notice_form": NoticeRuleForm(instance=notice_rule_of(place.workspace)),
         "codes": reason_codes.codes_of(place.workspace),
-        "can_confirm": _count_deciders(place) > 1,
+        "can_confirm": deciders_of(place.workspace).count() > 1,
     }
     return place.render("settings/decisions", shown)
-
-
-def _count_deciders(place: Place) -> int:
-    members = place.workspace.members.filter(user__is_active=True)
-    return sum(has_permission(one, Permission.DECIDE_REPORTS) for one in members)
 
 
 @member_required(Permission.MANAGE_SETTINGS)
@@ -430,8 +419,5 @@ def edit_reason(place: Place, reason: UUID) -> HttpResponse:
     found = ReasonCode.objects.filter(workspace=place.workspace).get(pk=reason)
     form = ReasonCodeForm(place.posted, instance=found)
     if form.is_valid():
-        with transaction.atomic():
-            form.save()
-            place.record("reason-code.changed", found, *form.changed_data)
-        return place.to("settings-decisions", success=_("Saved."))
+        return place.save(form, "reason-code.changed", "settings-decisions")
     return place.render("settings/reason", {"form": form, "reason": found})

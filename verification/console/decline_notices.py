@@ -152,10 +152,7 @@ def edit_rule(place: Place) -> HttpResponse:
     if not form.is_valid():
         error = _("Enter a number from 1 to 30")
         return place.to("settings-decisions", error=error)
-    with transaction.atomic():
-        form.save()
-        place.record("notice-settings.changed", rule, *form.changed_data)
-    return place.to("settings-decisions", success=_("Saved."))
+    return place.save(form, "notice-settings.changed", "settings-decisions")
 
 
 def _find(place: Place, notice: UUID) -> AdverseNotice:

@@ -119,22 +119,20 @@ class CompanyForm(forms.Form):
     @property
     def details(self) -> dict[str, str]:
         """The details as an application stores them: all but the company's name."""
-        typed = self.cleaned_data.items()
-        return {_camel_case(k): v for k, v in typed if k != "company_name"}
+        return {
+            re.sub("_([a-z])", lambda letter: letter[1].upper(), name): value
+            for name, value in self.cleaned_data.items()
+            if name != "company_name"
+        }
 
 
 def initial_of(application: Application) -> dict[str, str]:
     """Return the initial values of CompanyForm."""
-    details = {_snake_case(k): v for k, v in application.details.items()}
+    details = {
+        re.sub("([A-Z])", r"_\1", name).lower(): value
+        for name, value in application.details.items()
+    }
     return {"company_name": application.company_name, **details}
-
-
-def _camel_case(name: str) -> str:
-    return re.sub("_([a-z])", lambda letter: letter[1].upper(), name)
-
-
-def _snake_case(name: str) -> str:
-    return re.sub("([A-Z])", r"_\1", name).lower()
 
 
 class DocumentForm(forms.Form):

@@ -309,7 +309,7 @@ def _place(place: Place, carried: Carried, *, draft: bool) -> HttpResponse:
     if not carried.key:
         return _show_quote(place, item)
     try:
-        placed = place_order(
+        ids, is_repeat = place_order(
             place.client,
             [item],
             draft=draft,
@@ -328,11 +328,11 @@ def _place(place: Place, carried: Carried, *, draft: bool) -> HttpResponse:
     except RequestInProgress:
         wait = _("Your order is being carried out. It stands in this list at once.")
         return place.to("reports", success=wait)
-    if placed.is_repeat:
+    if is_repeat:
         done = _("You had sent this already: it was ordered once, and this is it.")
     else:
         done = _("The draft is saved.") if draft else _("It is ordered.")
-    return place.to("reports-detail", success=done, report=placed.report_ids[0])
+    return place.to("reports-detail", success=done, report=ids[0])
 
 
 def _record(place: Place, done: str, created: Sequence[NewReport]) -> None:

@@ -538,14 +538,6 @@ def same_subject_reports(client: Client, orders: Sequence[Order]) -> list[Report
     return list(found.exclude(status=ReportStatus.CANCELLED).order_by("-id")[:3])
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """The reports of an order; `is_repeat` if an earlier request has created them."""
-
-    report_ids: list[UUID]
-    is_repeat: bool
-
-
 def place_order(
     client: Client,
     items: Sequence[Item],
@@ -554,9 +546,10 @@ def place_order(
     key: str,
     digest: str,
     also: Callable[[list[NewReport]], None],
-) -> Placed:
+) -> tuple[list[UUID], bool]:
     """Create the reports of a quote, once for each key.
 
+    Returns their ids, and whether an earlier request has created them.
     `also` is called in the same transaction: it checks permission and writes the trail.
     Raises QuoteChanged if a launched report would cost something else than the quote
     with this digest, and what `read_orders`, `create_reports` and `run_once` raise;
@@ -573,8 +566,7 @@ def place_order(
 
     body = _body(items, draft)
     done = run_once(IdempotencyKey.read(key, client, REQUEST, body), carry_out)
-    ids = [UUID(report) for report in done.body["reports"]]
-    return Placed(ids, is_repeat=done.replayed)
+    return [UUID(report) for report in done.body["reports"]], done.replayed
 
 
 def _priced_checks(report_ids: Iterable[UUID]) -> dict[UUID, list[PricedCheck]]:

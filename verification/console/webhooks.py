@@ -192,10 +192,11 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     if is_shown:
         reason = form.cleaned_data["reason"]
         place.record("delivery.revealed", found, "payload", reason=reason)
+    read = payload if is_shown else mask(payload)
     shown = {
         "delivery": found,
         "attempts": found.attempt_set.all(),
-        "payload": payload and _json(payload if is_shown else mask(payload)),
+        "payload": payload and json.dumps(read, indent=2, ensure_ascii=False),
         "is_shown": is_shown,
         "form": form,
         "refusal": _redelivery_refusal(place, delivery),
@@ -223,10 +224,6 @@ def _redelivery_refusal(place: Place, delivery: UUID) -> Text:
     except tuple(REFUSALS) as e:
         return refusal_text(REFUSALS, e)
     return ""
-
-
-def _json(payload: Any) -> str:
-    return json.dumps(payload, indent=2, ensure_ascii=False)
 
 
 def _find_configuration(place: Place) -> Configuration | None:

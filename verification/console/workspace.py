@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from django import forms
-from django import forms as django_forms
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
@@ -120,19 +118,6 @@ CLOSED_REASON = "Closed by its owner"
 PASSWORDS_PER_MINUTE = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Erased:
-    """The reports of an environment that a retention of `days` would erase."""
-
-    environment: Environment
-    days: int
-    count: int
-
-    @property
-    def is_sandbox(self) -> bool:
-        return self.environment == Environment.SANDBOX
-
-
 @member_required(write=Permission.MANAGE_SETTINGS)
 def edit_settings(place: Place) -> HttpResponse:
     workspace = place.workspace
@@ -157,23 +142,22 @@ def edit_settings(place: Place) -> HttpResponse:
     return place.render("settings/form", {"form": form})
 
 
-def _reports_to_erase(place: Place, form: django_forms.Form) -> list[Erased]:
-    """Return the environments whose reports a shorter retention erases at once."""
-    typed = form.cleaned_data
+def _reports_to_erase(place: Place, form: forms.Form) -> list[dict[str, Any]]:
+    """Return how many reports of which environment a shorter retention erases."""
     days = {
-        Environment.PRODUCTION: typed["retention_days"],
-        Environment.SANDBOX: typed["sandbox_retention_days"],
+        Environment.PRODUCTION: form.cleaned_data["retention_days"],
+        Environment.SANDBOX: form.cleaned_data["sandbox_retention_days"],
     }
-    found = [
-        Erased(environment, new, count_expired(place.workspace, environment, new))
+    return [
+        {"is_sandbox": environment == Environment.SANDBOX, "days": new, "count": count}
         for environment, new in days.items()
         if new < place.workspace.retention(environment).days
+        and (count := count_expired(place.workspace, environment, new))
     ]
-    return [one for one in found if one.count]
 
 
 @transaction.atomic
-def _save_settings(place: Place, account: Account, form: django_forms.Form) -> None:
+def _save_settings(place: Place, account: Account, form: forms.Form) -> None:
     workspace, typed = place.workspace, form.cleaned_data
     fields = [f for f in ("name", "contact") if f in typed]
     for field in fields:
@@ -222,20 +206,16 @@ def withdraw_names(place: Place) -> HttpResponse:
 def close(place: Place) -> HttpResponse:
     form = CloseForm(place.posted)
     if form.is_valid():
-        if _is_correct_password(place, form):
+        # Over the limit of attempts, even the correct password fails.
+        user = place.member.user
+        rate = rate_limits.count(f"closing:{user.pk}", PASSWORDS_PER_MINUTE)
+        if not rate.exceeded and user.check_password(form.cleaned_data["password"]):
             with transaction.atomic():
                 if close_workspace(place.member):
                     place.record("workspace.closed", place.workspace)
             return place.to("dashboard", success=_("The workspace is closed."))
         form.add_error("password", _("The password is not right"))
     return place.render("settings/closing", {"form": form})
-
-
-def _is_correct_password(place: Place, form: django_forms.Form) -> bool:
-    """Check the password; over the limit of attempts, even the correct one fails."""
-    user = place.member.user
-    too_often = rate_limits.count(f"closing:{user.pk}", PASSWORDS_PER_MINUTE).exceeded
-    return not too_often and user.check_password(form.cleaned_data["password"])
 
 
 @transaction.atomic

@@ -9,23 +9,6 @@ from django.utils.timezone import now
 
 from workspaces.models import Environment, Workspace
 
-COUNTS = (
-    "created",
-    "drafts",
-    "ready",
-    "partial",
-    "failed",
-    "cancelled",
-    "low",
-    "medium",
-    "high",
-    "approved",
-    "declined",
-    "review",
-    "alerts",
-    "corrections",
-    "corrected",
-)
 # In the minor units of the account's currency
 SUMS = ("charged", "reversed")
 
@@ -126,6 +109,13 @@ class DailyFigure(models.Model):
 
     def __str__(self) -> str:
         return f"{self.day} {self.package or '-'} {self.check_name or 'reports'}"
+
+
+COUNTS = tuple(
+    field.name
+    for field in DailyFigure._meta.fields
+    if isinstance(field, models.PositiveIntegerField)
+)
 
 
 class DueDay(models.Model):

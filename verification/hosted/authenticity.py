@@ -38,7 +38,6 @@ def show_report(request: HttpRequest, report_id: UUID, token: str) -> HttpRespon
         "results": report.results.select_related("definition").order_by("position"),
         "is_disputed": report.results.filter(disputed_at__isnull=False).exists(),
         "is_test": report.environment == Environment.SANDBOX,
-        "timezone": "Africa/Nairobi",
     }
     return render_page(request, "genuine", context)
 

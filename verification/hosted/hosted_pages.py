@@ -245,6 +245,7 @@ def client_context(workspace: Workspace, environment: str) -> dict[str, Any]:
     requester = workspace.requester
     return {
         **brand_context(workspace, environment),
+        "timezone": "Africa/Nairobi",
         "client": requester.name,
         "client_contact": requester.contact,
         "is_reviewed": requester.is_reviewed,

@@ -155,7 +155,6 @@ def stage_of(
     return stage
 
 
-TIMEZONE = "Africa/Nairobi"
 # Names of checks for the translators. Staff may rename a check: the page shows that.
 CHECKS = (
     _("National identity"),
@@ -211,7 +210,6 @@ def base_context(workspace: Workspace, environment: str) -> dict[str, Any]:
     return {
         **client_context(workspace, environment),
         "is_play": environment == Environment.SANDBOX,
-        "timezone": TIMEZONE,
     }
 
 

@@ -184,7 +184,6 @@ def _iso(day: date | None) -> str | None:
     return day.isoformat() if day else None
 
 
-TIMEZONE = "Africa/Nairobi"
 QUESTIONS_STAGE = "asked"
 RECEIPT_STAGES = {"submitted", "declined"}
 # Status of `closed_status` -> stage, which names the template, and HTTP status.
@@ -295,7 +294,6 @@ def _render(
     context = {
         "reference": reference,
         **client_context(reference.report.workspace, reference.report.environment),
-        "timezone": TIMEZONE,
         "stop": visited.stage != "replaced"
         and reverse("reference:block", args=[reference.pk]),
     }

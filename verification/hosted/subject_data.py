@@ -230,7 +230,6 @@ def data_context(visited: OpenConsent) -> Context:
         "data_path": subject_pages.path_of(visited.consent.pk),
         **client_context(report.workspace, report.environment),
         "is_test": report.environment == Environment.SANDBOX,
-        "timezone": "Africa/Nairobi",
     }
 
 
