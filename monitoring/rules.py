@@ -85,7 +85,7 @@ def read_rule(
         faults = shape_faults(e)
     paths = {fault.path for fault in faults}
     item = _report_item(body, definitions, packages)
-    order = read_order(item, environment, definitions, packages, draft=False)
+    order = read_order(item, RuleContext(definitions, environment, packages))
     if not isinstance(order, Order):
         renamed = (_rename_path(fault) for fault in order)
         faults += [fault for fault in renamed if fault.path not in paths]
@@ -132,9 +132,7 @@ def find_run_obstacle(rule: Rule, definitions: Catalogue) -> str:
     Definitions change: a check may be withdrawn, or need an input that the rule lacks.
     """
     item = {"subject": rule.subject, "checksRequested": rule.check_names}
-    context = RuleContext(
-        definitions, draft=True, environment=rule.environment, takes_payments=True
-    )
+    context = RuleContext(definitions, rule.environment, draft=True)
     faults = find_faults(item, context)
     return next((f.detail for f in faults if f.code in BLOCKING_FAULTS), "")
 
@@ -177,7 +175,7 @@ def read_new_attestation(
         "purpose": PURPOSE,
         "consent": given,
     }
-    order = read_order(item, rule.environment, definitions, draft=False)
+    order = read_order(item, RuleContext(definitions, rule.environment))
     faults = (
         [] if isinstance(order, Order) else [f for f in order if "consent" in f.path]
     )

@@ -969,6 +969,12 @@ class Client:
     # Shown in timelines and on ledger entries, such as "key vrf_test_012…Ubx".
     actor: str
 
+    @classmethod
+    def of(cls, workspace: Workspace, environment: str, actor: str) -> Client:
+        """Return the client with the account of a row that the actor changes."""
+        account = Account.objects.get(workspace=workspace, environment=environment)
+        return cls(workspace, account, actor)
+
     @property
     def environment(self) -> str:
         return self.account.environment

@@ -65,6 +65,7 @@ from verification.reports.request import (
     DraftEdit,
     Order,
     ReportsRequest,
+    RuleContext,
     catalogue,
     named_return_hosts,
     read_orders,
@@ -442,7 +443,8 @@ class ReportViewSet(OperationViewSet):
 def _read_orders(view: ReportViewSet) -> list[Order]:
     environment = view.client.environment
     hosts = named_return_hosts(view.client.workspace.pk, view.body.get("reports"))
-    return read_orders(view.body, environment, catalogue(), view.packages, hosts)
+    context = RuleContext(catalogue(), environment, view.packages, hosts)
+    return read_orders(view.body, context)
 
 
 def _get_report(client: Client, report_id: UUID) -> Report:

@@ -96,9 +96,7 @@ def _example_order(place: Place) -> str:
         "purpose": "Trying our own account",
         "consent": {"mode": "SERVICE_HOSTED"},
     }
-    rules = RuleContext(
-        catalogue(), draft=False, environment=place.environment, takes_payments=False
-    )
+    rules = RuleContext(catalogue(), place.environment)
     for name in rules.definitions:
         item["checksRequested"] = [name]
         if not any(find_faults(item, rules)):

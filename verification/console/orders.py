@@ -54,6 +54,7 @@ from verification.reports.request import (
     Catalogue,
     Fault,
     Order,
+    RuleContext,
     catalogue,
     named_packages,
     named_return_hosts,
@@ -495,7 +496,8 @@ def _read_orders(client: Client, items: Sequence[Item], draft: bool) -> list[Ord
     packages = named_packages(client.workspace.pk, list(items))
     hosts = named_return_hosts(client.workspace.pk, list(items))
     body = _body(items, draft)
-    return read_orders(body, client.environment, catalogue(), packages, hosts)
+    context = RuleContext(catalogue(), client.environment, packages, hosts)
+    return read_orders(body, context)
 
 
 def _body(items: Sequence[Item], draft: bool) -> dict[str, Any]:

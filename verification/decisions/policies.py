@@ -64,7 +64,7 @@ from verification.reports.models import Report
 from verification.reports.status import locked_reports
 from verification.values.clock import now
 from workspaces.members import Permission, lock_workspace, require_present
-from workspaces.models import Account, Client, Member, Workspace
+from workspaces.models import Client, Member, Workspace
 
 DRY_RUN_REPORTS = 1000
 
@@ -269,7 +269,8 @@ def apply_policy(report_id: str) -> None:
     take_back_outdated(report)
     made = list(report.decisions.all())
     present, proposal = waiting_of(made) or present_of(made), proposal_of(made)
-    if any(one and not _is_of_policy(one) for one in (present, proposal)):
+    kinds = {one.made_by_kind for one in (present, proposal) if one}
+    if kinds - {MakerKind.POLICY}:
         return
     outcome, basis = _ask(version, report)
     if proposal and not _is_same(proposal, outcome):
@@ -278,7 +279,7 @@ def apply_policy(report_id: str) -> None:
         return
     is_review = outcome.status == DecisionStatus.REVIEW
     decide(
-        _client_of(report, version),
+        Client.of(report.workspace, report.environment, str(version)),
         report.pk,
         NewDecision(
             outcome.status, outcome.codes, replaces=present.pk if present else None
@@ -298,13 +299,6 @@ def _decides_alone(version: PolicyVersion, report: Report) -> bool:
         report=report, mode=Consent.Mode.SERVICE_HOSTED, shown_automation=False
     )
     return version.mode == PolicyMode.DECIDE and not unaware.exists()
-
-
-def _client_of(report: Report, version: PolicyVersion) -> Client:
-    account = Account.objects.get(
-        workspace=report.workspace_id, environment=report.environment
-    )
-    return Client(report.workspace, account, str(version))
 
 
 def _ask(version: PolicyVersion, report: Report) -> tuple[Outcome, dict[str, Any]]:
@@ -328,16 +322,12 @@ def _ask(version: PolicyVersion, report: Report) -> tuple[Outcome, dict[str, Any
     }
 
 
-def _is_of_policy(decision: Decision) -> bool:
-    return decision.made_by_kind == MakerKind.POLICY
-
-
 def _last_said(made: Iterable[Decision]) -> Decision | None:
     """Return the policy's last decision or proposal that it has not withdrawn."""
     said = [
         one
         for one in made
-        if _is_of_policy(one)
+        if one.made_by_kind == MakerKind.POLICY
         and (one.state != DecisionState.REFUSED or one.second_by_user)
     ]
     return max(said, key=lambda one: one.number, default=None)

@@ -76,7 +76,12 @@ from verification.reports.models import (
     RiskLevel,
     SubjectType,
 )
-from verification.reports.request import catalogue, named_packages, read_orders
+from verification.reports.request import (
+    RuleContext,
+    catalogue,
+    named_packages,
+    read_orders,
+)
 from webhooks.attempts import RETRY_DELAYS
 from webhooks.configuration import configure
 from webhooks.models import Configuration, Event
@@ -304,7 +309,9 @@ class Demo:
             return
         body = {"reports": missing, "draft": draft}
         packages = named_packages(self.workspace.pk, missing)
-        orders = read_orders(body, Environment.SANDBOX, catalogue(), packages)
+        orders = read_orders(
+            body, RuleContext(catalogue(), Environment.SANDBOX, packages)
+        )
         create_reports(self.client, orders)
 
     def person(self, digit: int, *checks: str, **members: Any) -> dict[str, Any]:

@@ -20,7 +20,13 @@ from verification.files.storage import StoredFile, delete_unused, store
 from verification.golive.models import Application, Document, DocumentKind, Status
 from verification.reports.create import create_reports
 from verification.reports.models import Report
-from verification.reports.request import InvalidRequest, Order, catalogue, read_orders
+from verification.reports.request import (
+    InvalidRequest,
+    Order,
+    RuleContext,
+    catalogue,
+    read_orders,
+)
 from verification.values.clock import now
 from workspaces.create import operator_account
 from workspaces.members import Permission, require_permission
@@ -335,10 +341,8 @@ def _read_order(
         "purpose": "Go-live review",
     }
     # Without a source the check fails, and staff retry it once there is one.
-    (order,) = read_orders(
-        {"reports": [item]}, environment, catalogue(), unanswered=True
-    )
-    return order
+    context = RuleContext(catalogue(), environment, unanswered=True)
+    return read_orders({"reports": [item]}, context)[0]
 
 
 def is_company_checked(report: Report) -> bool:

@@ -29,7 +29,7 @@ from verification.notifications.outbox import OutgoingMessage, notify
 from verification.reports.launch import retry
 from verification.reports.status import NotRetryable
 from workspaces import keys
-from workspaces.models import Account, Client, Environment, Member, Role, full_name
+from workspaces.models import Client, Environment, Member, Role, full_name
 
 KEY_NAME = "Production"
 
@@ -40,11 +40,6 @@ class OwnWorkspace(DecisionRefused):
             "Another person must decide: you, or an account with your e-mail address, "
             "belong to this workspace or made the request."
         )
-
-
-class NotChecked(DecisionRefused):
-    def __init__(self) -> None:
-        super().__init__("The check of the company has not completed.")
 
 
 def take(application_id: Any, by: ActingUser) -> Application:
@@ -65,7 +60,7 @@ def approve(application_id: Any, by: ActingUser) -> Application:
         if application.workspace.is_suspended:
             raise DecisionRefused("The workspace is suspended.")
         if not application.report or not is_company_checked(application.report):
-            raise NotChecked
+            raise DecisionRefused("The check of the company has not completed.")
         if not _active_members(application.workspace_id).filter(role=Role.OWNER):
             raise DecisionRefused(
                 "The workspace has no owner whom the key could be sent to."
@@ -96,14 +91,12 @@ def reject(application_id: Any, by: ActingUser, reason: str) -> Application:
 @transaction.atomic
 def check_again(application_id: Any, by: ActingUser) -> None:
     """Retry the failed check of the company. Raises DecisionRefused."""
-    application = Application.objects.select_related("report").get(pk=application_id)
+    found = Application.objects.select_related("report__workspace")
+    application = found.get(pk=application_id)
     report = application.report
     assert report is not None  # noqa: S101
-    account = Account.objects.select_related("workspace").get(
-        workspace=report.workspace_id, environment=report.environment
-    )
     actor = f"{ACTOR}, {by.user.get_username()}"[:100]
-    client = Client(account.workspace, account, actor)
+    client = Client.of(report.workspace, report.environment, actor)
     try:
         retry(client, report.pk)
     except NotRetryable as e:

@@ -72,6 +72,7 @@ from verification.reports.request import (
     SUBJECT_MEMBERS,
     InvalidRequest,
     Order,
+    RuleContext,
     catalogue,
     no_consent_reason,
     no_source_reason,
@@ -474,13 +475,11 @@ def _corrected_subject(
         "purpose": "Correction",
     }
     # As a draft, which needs no consent: the consent of the report holds.
-    order = read_order(
-        item,
-        report.environment,
-        catalogue(),
-        draft=True,
-        known_numbers=[v for v in (report.subject or {}).values() if v],
+    known = [v for v in (report.subject or {}).values() if v]
+    context = RuleContext(
+        catalogue(), report.environment, draft=True, known_numbers=known
     )
+    order = read_order(item, context)
     if not isinstance(order, Order):
         raise InvalidRequest(order)
     return Subject.of(order.subject.members).members

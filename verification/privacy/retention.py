@@ -111,24 +111,29 @@ class Cutoff:
 
     def expired(self, at: datetime) -> QuerySet[Report]:
         """Return the ended reports that nothing holds, by their end."""
-        expired = _expired(self.workspace, self.environment, self.before, at)
-        return expired if self._is_present else expired.filter(**self._older)
+        ended = Report.objects.filter(
+            **self._own, erased_at=None, completed_at__lt=self.before
+        )
+        if self.made_before:
+            ended = ended.filter(created_at__lt=self.made_before)
+        return ended.exclude(_is_held(at)).order_by("completed_at")
 
     def abandoned(self, at: datetime) -> QuerySet[Report]:
         """Return old drafts, and what the suspension of the workspace has stopped."""
-        statuses = UNENDED if self._was_suspended else UNENDED[:1]
+        if self.made_before:
+            return Report.objects.none()
         reports = Report.objects.filter(
             **self._own,
-            status__in=statuses,
+            status__in=UNENDED if self._was_suspended else UNENDED[:1],
             completed_at=None,
             updated_at__lt=self.before,
-        ).order_by("pk")
-        return reports.exclude(_is_held(at)) if self._is_present else reports.none()
+        )
+        return reports.exclude(_is_held(at)).order_by("pk")
 
     def old_rules(self) -> QuerySet[Rule]:
+        if self.made_before:
+            return Rule.objects.none()
         rules = Rule.objects.filter(**self._own)
-        if not self._is_present:
-            return rules.none()
         if self._was_suspended:
             return rules
         return rules.filter(status=RuleStatus.PAUSED, paused_at__lt=self.before)
@@ -140,16 +145,8 @@ class Cutoff:
         return suspended_at is not None and suspended_at < self.before
 
     @property
-    def _is_present(self) -> bool:
-        return self.made_before is None
-
-    @property
     def _own(self) -> dict[str, Any]:
         return {"workspace": self.workspace, "environment": self.environment}
-
-    @property
-    def _older(self) -> dict[str, Any]:
-        return {"created_at__lt": self.made_before}
 
 
 def erase_before(cutoff: Cutoff, stop_at: float = math.inf) -> None:
@@ -182,19 +179,6 @@ def _open_runs() -> QuerySet[RetentionRun]:
 def is_claimed(report: Report) -> bool:
     """Return whether the retention is about to erase a report that is locked."""
     return RetentionRun.objects.filter(report_ids__contains=[report.pk]).exists()
-
-
-def _expired(
-    workspace: Workspace, environment: str, before: datetime, at: datetime
-) -> QuerySet[Report]:
-    """Return the reports that ended before then and that nothing holds."""
-    ended = Report.objects.filter(
-        workspace=workspace,
-        environment=environment,
-        erased_at=None,
-        completed_at__lt=before,
-    )
-    return ended.exclude(_is_held(at)).order_by("completed_at")
 
 
 def count_expired(workspace: Workspace, environment: str, days: int) -> int:

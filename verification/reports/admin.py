@@ -391,8 +391,8 @@ class ReportAdmin(ReadOnlyAdmin):
 
     def _act(self, request, object_id, verb, done, reason=""):
         report = self.get_row(request, object_id)
-        account = account_of(report.workspace, report.environment)
-        client = Client(report.workspace, account, staff_actor(request).name)
+        actor = staff_actor(request).name
+        client = Client.of(report.workspace, report.environment, actor)
         return self.run_audited(
             request,
             report,

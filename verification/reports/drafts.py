@@ -62,6 +62,7 @@ from verification.reports.request import (
     Fault,
     InvalidRequest,
     Order,
+    RuleContext,
     catalogue,
     named_packages,
     named_return_hosts,
@@ -129,7 +130,8 @@ def _merge_edit(
     packages = named_packages(client.workspace.pk, [item])
     hosts = named_return_hosts(client.workspace.pk, [item])
     order = read_order(
-        item, client.environment, catalogue(), packages, hosts, draft=True
+        item,
+        RuleContext(catalogue(), client.environment, packages, hosts, draft=True),
     )
     if isinstance(order, list):
         raise InvalidRequest([*faults, *(f for f in order if f.path not in known)])

@@ -115,7 +115,8 @@ class End:
         return self.report.monitoring_id is not None and self.is_told()
 
 
-FollowUp = Callable[[Sequence[End], datetime], Iterable[Rows]]
+# It may return rows of jobs.
+FollowUp = Callable[[Sequence[End], datetime], Iterable[Rows] | None]
 
 
 def end_reports(
@@ -130,7 +131,7 @@ def end_reports(
         job
         for applies, follow_up in FOLLOW_UPS
         if (chosen := [end for end in ends if applies(end)])
-        for rows in follow_up(chosen, at)
+        for rows in follow_up(chosen, at) or ()
         for job in rows.records
     ]
     return Rows(Job, jobs)
@@ -227,20 +228,18 @@ def refresh_score(report: Report, at: datetime) -> None:
         _write_scores([report], at)
 
 
-def _close_requests(ends: Sequence[End], at: datetime) -> Iterable[Rows]:
+def _close_requests(ends: Sequence[End], at: datetime) -> None:
     for end in ends:
         if consent := getattr(end.report, "consent", None):
             cancel_consent_requests(consent)
         close_references(end.report.results.values_list("pk", flat=True))
-    return []
 
 
-def _close_cases(ends: Sequence[End], at: datetime) -> Iterable[Rows]:
+def _close_cases(ends: Sequence[End], at: datetime) -> None:
     close_cases([end.report.pk for end in ends], at)
-    return []
 
 
-def _return_payments(ends: Sequence[End], at: datetime) -> Iterable[Rows]:
+def _return_payments(ends: Sequence[End], at: datetime) -> None:
     """Give back parts of a payment that is not complete, and close its checkouts."""
     for end in ends:
         payment = getattr(end.report, "payment", None)
@@ -250,16 +249,13 @@ def _return_payments(ends: Sequence[End], at: datetime) -> Iterable[Rows]:
             refund_parts(payment.pk)
             close_checkouts(payment.pk)
             cancel_payment_requests(payment)
-    return []
 
 
-def _reverse_charges(ends: Sequence[End], at: datetime) -> Iterable[Rows]:
-    reversals = [movement for end in ends for movement in end.reversals or ()]
-    book(reversals, at)
-    return []
+def _reverse_charges(ends: Sequence[End], at: datetime) -> None:
+    book([movement for end in ends for movement in end.reversals or ()], at)
 
 
-def _render_events(ends: Sequence[End], at: datetime) -> Iterable[Rows]:
+def _render_events(ends: Sequence[End], at: datetime) -> None:
     for end in ends:
         report, progress = end.report, end.progress
         is_ready = report.status == ReportStatus.READY
@@ -270,7 +266,6 @@ def _render_events(ends: Sequence[End], at: datetime) -> Iterable[Rows]:
             progress.stack,
             consent_status=progress.consent_status,
         )
-    return []
 
 
 def _apply_policies(ends: Sequence[End], at: datetime) -> Iterable[Rows]:

@@ -17,7 +17,7 @@ from collections.abc import (
     Sequence,
 )
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Annotated, Any, get_args
 from uuid import UUID
@@ -28,7 +28,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
 from verification.checks.models import MAX_CHECKS, CheckDefinition, CheckPackage
-from verification.checks.packages import NO_PACKAGES, Packages, find_packages
+from verification.checks.packages import Packages, find_packages
 from verification.consents.models import (
     Consent,
     challenge_for_subject,
@@ -310,37 +310,36 @@ def named_return_hosts(workspace_id: UUID, reports: object) -> Collection[str]:
     return return_hosts_of(workspace_id) if is_needed else ()
 
 
-def read_orders(
-    body: Mapping[str, Any],
-    environment: str,
-    definitions: Catalogue,
-    packages: Packages = NO_PACKAGES,
-    return_hosts: Collection[str] = (),
-    *,
-    unanswered: bool = False,
-) -> list[Order]:
+@dataclass(frozen=True, slots=True)
+class RuleContext:
+    """The facts that the rules need besides the body."""
+
+    definitions: Catalogue
+    environment: str
+    # Those of `named_packages` and of `named_return_hosts`
+    packages: Packages = field(default_factory=dict)
+    return_hosts: Collection[str] = ()
+    # The default of items that leave it out
+    draft: bool = False
+    # Accept checks that no source answers; for the operator's own reports only.
+    unanswered: bool = False
+    # Numbers that are accepted in whatever form, as a report has them already
+    known_numbers: Collection[str] = ()
+
+
+def read_orders(body: Mapping[str, Any], context: RuleContext) -> list[Order]:
     """Return the orders of a create request, or raise InvalidRequest.
 
-    `packages` are those of `named_packages`, `return_hosts` those of
-    `named_return_hosts`. The search stops at more than MAX_FAULTS
-    faults. `unanswered` accepts checks that no source answers.
+    The search stops at more than MAX_FAULTS faults.
     """
     faults = validate_shape(ReportsEnvelope, body)
+    context = replace(context, draft=body.get("draft") is True)
     orders: list[Order] = []
     is_readable = not any(fault.path[:1] == ("reports",) for fault in faults)
     for number, item in enumerate(body["reports"] if is_readable else ()):
         if len(faults) > MAX_FAULTS:
             break
-        order = read_order(
-            item,
-            environment,
-            definitions,
-            packages,
-            return_hosts,
-            draft=body.get("draft") is True,
-            at=("reports", number),
-            unanswered=unanswered,
-        )
+        order = read_order(item, context, at=("reports", number))
         if isinstance(order, Order):
             orders.append(order)
         else:
@@ -351,34 +350,11 @@ def read_orders(
 
 
 def read_order(
-    item: Any,
-    environment: str,
-    definitions: Catalogue,
-    packages: Packages = NO_PACKAGES,
-    return_hosts: Collection[str] = (),
-    *,
-    draft: bool,
-    at: MemberPath = (),
-    unanswered: bool = False,
-    known_numbers: Collection[str] = (),
+    item: Any, context: RuleContext, at: MemberPath = ()
 ) -> Order | list[Fault]:
-    """Return the item's order or its faults, whose paths start with `at`.
-
-    `draft` is the default for items that leave it out. `known_numbers` are accepted in
-    whatever form.
-    """
+    """Return the item's order or its faults, whose paths start with `at`."""
     if isinstance(item, dict) and isinstance(item.get("draft"), bool):
-        draft = item["draft"]
-    context = RuleContext(
-        definitions,
-        draft,
-        environment,
-        accepts_payments(environment),
-        unanswered,
-        packages,
-        return_hosts,
-        known_numbers,
-    )
+        context = replace(context, draft=item["draft"])
     try:
         request = ReportItem.model_validate(item)
     except ValidationError as e:
@@ -471,22 +447,6 @@ def _shape_fault(problem: Mapping[str, Any], at: MemberPath) -> Fault:
     code, words = SHAPE_FAULTS.get(kind, UNEXPECTED_FAULT)
     facts = {name: str(fact) for name, fact in problem.get("ctx", {}).items()}
     return Fault(path, code, words.format_map(facts).replace("'", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class RuleContext:
-    """The facts that the rules need besides the body."""
-
-    definitions: Mapping[str, CheckDefinition]
-    draft: bool
-    environment: str
-    takes_payments: bool
-    # Accept checks that no source answers; for the operator's own reports only.
-    unanswered: bool = False
-    packages: Packages = field(default_factory=dict)
-    return_hosts: Collection[str] = ()
-    # Numbers that are accepted in whatever form, as a report has them already
-    known_numbers: Collection[str] = ()
 
 
 def find_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
@@ -605,26 +565,17 @@ def _name_faults(subject: Json, kind: str | None) -> Iterator[Fault]:
     if subject.get("fullName"):
         return
     if kind == SubjectType.COMPANY and not subject.get("registrationNumber"):
-        yield Fault(
-            ("subject", "fullName"),
-            "required",
-            "A company needs fullName (its registered name) or registrationNumber.",
-        )
+        detail = "A company needs fullName (its registered name) or registrationNumber."
+        yield Fault(("subject", "fullName"), "required", detail)
     if kind == SubjectType.INDIVIDUAL:
         first, last = subject.get("firstName"), subject.get("lastName")
         if not (first or last):
-            yield Fault(
-                ("subject", "fullName"),
-                "required",
-                "A person needs fullName, or firstName and lastName.",
-            )
+            detail = "A person needs fullName, or firstName and lastName."
+            yield Fault(("subject", "fullName"), "required", detail)
         elif not (first and last):
             missing = "lastName" if first else "firstName"
-            yield Fault(
-                ("subject", missing),
-                "required",
-                "Without fullName both firstName and lastName are needed.",
-            )
+            detail = "Without fullName both firstName and lastName are needed."
+            yield Fault(("subject", missing), "required", detail)
 
 
 def _foreign_member_faults(subject: Json, kind: str | None) -> Iterator[Fault]:
@@ -648,11 +599,9 @@ def _missing_input_faults(
         for entry in definition.required_inputs:
             if subject.get(entry["key"]) is None and _is_required(entry, subject, kind):
                 hint = f" (or {entry['unless']})" if entry.get("unless") else ""
-                yield Fault(
-                    ("subject", entry["key"]),
-                    "missing-input",
-                    f"This is missing; {definition.name} needs {entry['key']}{hint}.",
-                )
+                needed = f"{definition.name} needs {entry['key']}{hint}"
+                detail = f"This is missing; {needed}."
+                yield Fault(("subject", entry["key"]), "missing-input", detail)
 
 
 def _is_required(entry: Json, subject: Json, kind: str | None) -> bool:
@@ -676,11 +625,8 @@ def _further_input_faults(
         if member in SUBJECT_MEMBERS:
             continue
         if member not in types:
-            yield Fault(
-                ("subject", member),
-                "unknown-member",
-                "A subject has no such member, and no requested check asks for it.",
-            )
+            detail = "A subject has no such member, and no requested check asks for it."
+            yield Fault(("subject", member), "unknown-member", detail)
         elif value is not None and (fault := _input_error(value, types[member])):
             yield Fault(("subject", member), *fault)
 
@@ -725,12 +671,9 @@ def find_number_faults(subject: Json, known: Collection[str] = ()) -> Iterator[F
 
 
 def _reserved_number_faults(subject: Json) -> Iterator[Fault]:
+    detail = "This is a reserved number of the sandbox; use a test key."
     for member in reserved_members(subject):
-        yield Fault(
-            ("subject", member),
-            "not-allowed-here",
-            "This is a reserved number of the sandbox; use a test key.",
-        )
+        yield Fault(("subject", member), "not-allowed-here", detail)
 
 
 def _consent_faults(
@@ -740,19 +683,13 @@ def _consent_faults(
     if consent is None:
         names = [d.name for d in requested if d.requires_consent]
         if names and not context.draft:
-            yield Fault(
-                ("consent",),
-                "consent-required",
-                f"This is needed for {', '.join(names)}.",
-            )
+            detail = f"This is needed for {', '.join(names)}."
+            yield Fault(("consent",), "consent-required", detail)
     elif consent.get("mode") == Consent.Mode.SERVICE_HOSTED:
         for member in ATTESTED_MEMBERS:
             if consent.get(member) is not None:
-                yield Fault(
-                    ("consent", member),
-                    "not-allowed-here",
-                    "With SERVICE_HOSTED only mode is sent.",
-                )
+                detail = "With SERVICE_HOSTED only mode is sent."
+                yield Fault(("consent", member), "not-allowed-here", detail)
         if is_under_age(item.get("subject"), now()):
             yield Fault(
                 ("consent", "mode"),
@@ -789,30 +726,23 @@ def _unconfirmable_company_faults(
 def _attestation_faults(consent: Json, context: RuleContext) -> Iterator[Fault]:
     if consent.get("obtained") is False:
         if not context.draft:
-            yield Fault(
-                ("consent", "obtained"),
-                "consent-required",
-                "Consent must have been obtained before the report is launched.",
-            )
+            detail = "Consent must have been obtained before the report is launched."
+            yield Fault(("consent", "obtained"), "consent-required", detail)
         return
+    detail = "CUSTOMER_ATTESTED needs this member."
     for member in ("obtained", "obtainedAt", "method", "policyVersion"):
         if consent.get(member) is None:
-            yield Fault(
-                ("consent", member), "required", "CUSTOMER_ATTESTED needs this member."
-            )
+            yield Fault(("consent", member), "required", detail)
 
 
 def _payment_mode_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
-    has_payer = item.get("paymentMode") in {
-        PaymentMode.CANDIDATE,
-        PaymentMode.THIRD_PARTY,
-    }
-    if has_payer and not context.takes_payments:
-        yield Fault(
-            ("paymentMode",),
-            "not-allowed-here",
-            "This installation has no payment provider, so nobody could pay; use SELF.",
+    paid_by_others = {PaymentMode.CANDIDATE, PaymentMode.THIRD_PARTY}
+    is_paid_by_others = item.get("paymentMode") in paid_by_others
+    if is_paid_by_others and not accepts_payments(context.environment):
+        detail = (
+            "This installation has no payment provider, so nobody could pay; use SELF."
         )
+        yield Fault(("paymentMode",), "not-allowed-here", detail)
 
 
 def _payer_faults(item: Json) -> Iterator[Fault]:
@@ -821,17 +751,13 @@ def _payer_faults(item: Json) -> Iterator[Fault]:
         return  # A misspelt mode does not say whether the report has a payer.
     if mode != PaymentMode.THIRD_PARTY:
         if payer is not None:
-            yield Fault(
-                ("payer",),
-                "not-allowed-here",
-                "A payer is named with paymentMode THIRD_PARTY only.",
-            )
+            detail = "A payer is named with paymentMode THIRD_PARTY only."
+            yield Fault(("payer",), "not-allowed-here", detail)
     elif payer is None:
         yield Fault(("payer",), "required", "THIRD_PARTY needs a payer.")
     elif payer.get("email") is None and payer.get("phone") is None:
-        yield Fault(
-            ("payer", "email"), "required", "A payer needs an e-mail or a phone."
-        )
+        detail = "A payer needs an e-mail or a phone."
+        yield Fault(("payer", "email"), "required", detail)
 
 
 def _return_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
