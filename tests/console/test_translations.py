@@ -30,7 +30,7 @@ MODULES = [
             "decisions/notices",
             "decisions/policies",
             "privacy/corrections",
-            "reports/subject_labels",
+            "reports/models",
         )
     ),
     *(

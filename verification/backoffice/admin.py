@@ -32,7 +32,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
         exact_filter("actor", "actor"),
         exact_filter("action", "action"),
         exact_filter("object_id", "object's id"),
-        exact_filter("workspace_id", "workspace's id", is_uuid=True),
+        exact_filter("workspace_id", "workspace's id", is_id=True),
         ("created_at", DateRangeFilter),
     ]
     list_filter_submit = True

@@ -594,29 +594,18 @@ def choice_filter(
     return ChoiceFilter
 
 
-class ExactFilter(TextFilter):
-    """Filter by a whole value of `field`, or of `parameter_name` without one."""
+def exact_filter(field: str, title: str, *, is_id: bool = False) -> type[TextFilter]:
+    """Return a filter by a whole value of the field, which may be a UUID."""
 
-    field = ""
-    is_uuid = False
+    class ExactFilter(TextFilter):
+        def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
+            typed = (self.value() or "").strip()
+            if is_id and typed and not is_uuid(typed):
+                return rows.none()
+            return rows.filter(**{field: typed}) if typed else rows
 
-    def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
-        typed = (self.value() or "").strip()
-        if not typed:
-            return rows
-        if self.is_uuid and not is_uuid(typed):
-            return rows.none()
-        return rows.filter(**{self.field or self.parameter_name: typed})
-
-
-def exact_filter(field: str, title: str, *, is_uuid: bool = False) -> type[ExactFilter]:
-    members = {
-        "title": title,
-        "parameter_name": field,
-        "field": field,
-        "is_uuid": is_uuid,
-    }
-    return type(f"{field.title()}Filter", (ExactFilter,), members)
+    ExactFilter.title, ExactFilter.parameter_name = title, field
+    return ExactFilter
 
 
 class DateRangeFilter(RangeDateTimeFilter):

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from verification import __version__
 
-# Group: title, icon and model of each page. The menu leaves out models without a page.
+# Group: title, icon and model of each page
 PAGES: dict[str, list[tuple[str, str, str]]] = {
     "Reports": [
         ("Reports", "description", "reports.report"),
@@ -102,7 +102,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
         items = [
             {"title": name, "icon": icon, "link": _list_of(label)}
             for name, icon, label in pages
-            if _can_view(request, label)
+            if _page_of(label).has_view_or_change_permission(request)
         ]
         if items:
             groups.append({"title": title, "separator": True, "items": items})
@@ -113,14 +113,8 @@ def _list_of(label: str) -> str:
     return reverse(f"admin:{label.replace('.', '_')}_changelist")
 
 
-def _can_view(request: HttpRequest, label: str) -> bool:
-    try:
-        model = apps.get_model(label)
-    except LookupError:
-        return False
-    if not admin.site.is_registered(model):
-        return False
-    return admin.site.get_model_admin(model).has_view_or_change_permission(request)
+def _page_of(label: str) -> admin.ModelAdmin[Any]:
+    return admin.site.get_model_admin(apps.get_model(label))
 
 
 UNFOLD: dict[str, Any] = {

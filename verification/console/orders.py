@@ -40,6 +40,7 @@ from verification.reports.launch import (
 )
 from verification.reports.models import (
     NAME_PARTS,
+    SUBJECT_LABELS,
     PaymentMode,
     Report,
     ReportStatus,
@@ -61,7 +62,6 @@ from verification.reports.request import (
     read_orders,
 )
 from verification.reports.status import ConsentGap, NotRetryable, lock_report
-from verification.reports.subject_labels import SUBJECT_LABELS
 from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.clock import now

@@ -53,10 +53,9 @@ from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import erasure_of
 from verification.privacy.models import Channel, Erasure
 from verification.reports.hosted_links import ResendTooSoon, client_messages
-from verification.reports.models import Report, StatusChange
+from verification.reports.models import SUBJECT_LABELS, Report, StatusChange
 from verification.reports.queries import Filters, list_reports
 from verification.reports.request import InvalidRequest
-from verification.reports.subject_labels import SUBJECT_LABELS
 from verification.values.local_time import NAIROBI
 from verification.web.pages import attachment
 from workspaces.members import Permission

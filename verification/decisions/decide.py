@@ -180,7 +180,7 @@ def decide(
     """
     report = lock_report(client, report_id)
     if maker.member:
-        _require_member(maker.member, report)
+        lock_member(maker.member.pk, report.workspace_id, Permission.DECIDE_REPORTS)
     _require_decidable(report)
     _require_present(report, new.replaces)
     reasons = _read_reasons(report, new)
@@ -242,11 +242,8 @@ def _is_for_a_person(report: Report, new: NewDecision) -> bool:
         return False
     if report.notices.filter(review_asked_at__isnull=False, reviewed_at=None).exists():
         return True
-    review, counted = (
-        DecisionStatus.REVIEW,
-        {DecisionState.FINAL, DecisionState.WAITING},
-    )
-    made = [one for one in report.decisions.all() if one.status != review]
+    counted = {DecisionState.FINAL, DecisionState.WAITING}
+    made = list(report.decisions.exclude(status=DecisionStatus.REVIEW))
     outdated = [one for one in made if is_outdated(one)]
     by_people = (
         one.state in counted and (one.made_by_user or one.second_by_user)
@@ -423,11 +420,8 @@ def withdraw_proposal(report: Report, proposal: Decision, actor: str) -> None:
     No member has refused it, so a policy may propose the same again.
     """
     at = now()
-    proposal.state, proposal.second_by, proposal.second_at = (
-        DecisionState.REFUSED,
-        actor,
-        at,
-    )
+    proposal.state = DecisionState.REFUSED
+    proposal.second_by, proposal.second_at = actor, at
     proposal.save(update_fields=["state", "second_by", "second_at"])
     _record_proposal(report, "proposal withdrawn", actor, at)
     _close_after_proposal(report, at)
@@ -472,11 +466,6 @@ def names_of(decisions: Iterable[Decision]) -> dict[int, str]:
     users = {one.made_by_user for one in rows} | {one.second_by_user for one in rows}
     found = User.objects.filter(pk__in=[user for user in users if user is not None])
     return {user.pk: user.get_full_name() for user in found}
-
-
-def _require_member(member: Member, report: Report) -> None:
-    """Raise NotAllowed unless the member may decide at this moment."""
-    lock_member(member.pk, report.workspace_id, Permission.DECIDE_REPORTS)
 
 
 def _require_decidable(report: Report) -> None:
@@ -560,7 +549,7 @@ def _lock_decision(
     )
     report_id = own.values_list("report_id", flat=True).get(pk=decision_id)
     report = lock_report(client, report_id)
-    _require_member(member, report)
+    lock_member(member.pk, report.workspace_id, Permission.DECIDE_REPORTS)
     decision = own.get(pk=decision_id)
     if decision.state != state:
         raise ReportDecisionRefused(Obstacle.ANSWERED, report.status, decision.pk)

@@ -27,8 +27,7 @@ from verification.golive.models import (
     NameChange,
     Status,
 )
-from verification.reports.models import Report, ReportStatus
-from verification.reports.subject_labels import SUBJECT_LABELS
+from verification.reports.models import SUBJECT_LABELS, Report, ReportStatus
 from verification.values.masking import mask
 from workspaces.models import ApiKey
 

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.documents.report import humanise_name
 from verification.providers.base import Severity
-from verification.reports.subject_labels import SUBJECT_LABELS
+from verification.reports.models import SUBJECT_LABELS
 from verification.values.countries import country_name
 from verification.values.formats import one_line
 

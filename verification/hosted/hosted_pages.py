@@ -36,7 +36,7 @@ from verification.hosted.brand import brand_context
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.hosted_links import ResendTooSoon
-from verification.reports.subject_labels import SUBJECT_LABELS
+from verification.reports.models import SUBJECT_LABELS
 from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.masking import DOTS, mask_email, mask_end

@@ -6,10 +6,10 @@ The JSON is for other programs (portability); docs/client/consent.md describes i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import transaction
@@ -36,6 +36,7 @@ from verification.reports.status import SUBJECT_ACTOR
 from verification.values.local_time import utc_text
 
 FORMAT = "subject-data/1"
+Row = TypeVar("Row", CheckResult, ConsentRecord, Correction, Decision, AdverseNotice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +98,18 @@ def is_one_of(proof: Proof, other: Report) -> bool:
 
 def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]:
     """Read what belongs to these reports, in a fixed number of queries."""
-    results: dict[UUID, list[CheckResult]] = defaultdict(list)
-    for result in CheckResult.objects.filter(report__in=reports).select_related(
-        "definition"
-    ):
-        results[result.report_id].append(result)
-    decisions: dict[UUID, list[ConsentRecord]] = defaultdict(list)
-    for record in ConsentRecord.objects.filter(report__in=reports).defer("evidence"):
-        decisions[record.report_id].append(record)
-    corrections: dict[UUID, list[Correction]] = defaultdict(list)
-    rows = Correction.objects.filter(report__in=reports).order_by("id")
-    rows = rows.select_related("request", "result__definition")
-    for one in rows.prefetch_related("reruns__result"):
-        corrections[one.report_id].append(one)
-    made: dict[UUID, list[Decision]] = defaultdict(list)
+    checked = CheckResult.objects.filter(report__in=reports)
+    results = _by_report(checked.select_related("definition"))
+    records = ConsentRecord.objects.filter(report__in=reports)
+    decisions = _by_report(records.defer("evidence"))
+    disputes = Correction.objects.filter(report__in=reports).order_by("id")
+    disputes = disputes.select_related("request", "result__definition")
+    corrections = _by_report(disputes.prefetch_related("reruns__result"))
     final = Decision.objects.filter(report__in=reports, state=DecisionState.FINAL)
-    for decision in final.order_by("number"):
-        made[decision.report_id].append(decision)
-    served: dict[UUID, list[AdverseNotice]] = defaultdict(list)
-    declines = AdverseNotice.objects.filter(report__in=reports)
-    declines = declines.select_related("decision").prefetch_related("facts")
-    for notice in declines.order_by("-id"):
-        served[notice.report_id].append(notice)
+    made = _by_report(final.order_by("number"))
+    declines = AdverseNotice.objects.filter(report__in=reports).order_by("-id")
+    declines = declines.select_related("decision")
+    served = _by_report(declines.prefetch_related("facts"))
     holds = Hold.objects.open(at).filter(report__in=reports)
     held = set(holds.values_list("report", flat=True))
     recipients = recipients_of(reports)
@@ -140,6 +131,13 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
         )
         for report in reports
     ]
+
+
+def _by_report(rows: Iterable[Row]) -> dict[UUID, list[Row]]:
+    found: dict[UUID, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.report_id].append(row)
+    return found
 
 
 @transaction.atomic

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -218,11 +218,7 @@ def _open(
         report=report,
         result=result,
         check_name=result.name,
-        statement={
-            "what": statement.what,
-            "why": statement.why,
-            "language": statement.language,
-        },
+        statement=asdict(statement),
         created_at=request.received_at,
     )
     CorrectionDocument.objects.bulk_create(
@@ -238,7 +234,8 @@ def _open(
     )
     CheckResult.every.filter(pk=result.pk).update(disputed_at=at)
     _record(report, correction, Event.Name.CORRECTION_OPENED, SUBJECT_ACTOR, at)
-    notify(*_receipt(report, correction), _client_message(report, correction))
+    receipt = _subject_messages(report, correction, Kind.CORRECTION_RECEIPT, "receipt")
+    notify(*receipt, _client_message(report, correction))
     return correction
 
 
@@ -271,7 +268,12 @@ def rerun(
     rows = CheckResult.every.filter(report=report, name=result.name)
     if obstacle := _rerun_obstacle(report, correction):
         raise CorrectionRefused(obstacle)
-    changed = _changed_details(report, details or {})
+    known = report.subject or {}
+    changed = {
+        key: value
+        for key, value in (details or {}).items()
+        if value and value != str(known.get(key, ""))
+    }
     is_staff = by.actor.kind == ActorKind.STAFF
     if changed and not is_staff:
         raise CorrectionRefused(Obstacle.STAFF_ONLY)
@@ -314,7 +316,10 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
     Raises CorrectionRefused.
     """
     read = Correction.objects.select_related("report", "rerun").get(pk=correction_id)
-    people = _lock_people(read)
+    people: set[UUID] = set()
+    if details := _corrected_details(read):
+        people = {*read.report.subject_ids, *details.ids}
+        lock_person(*people)
     # Rules are locked before the reports of their runs.
     list(locked_rules().filter(baselines__result_id=read.result_id))
     report, correction = _lock(correction_id)
@@ -451,15 +456,6 @@ def _rerun_obstacle(report: Report, correction: Correction) -> Obstacle | None:
     return None if has_source else Obstacle.NO_SOURCE
 
 
-def _changed_details(report: Report, details: Mapping[str, str]) -> dict[str, str]:
-    known = report.subject or {}
-    return {
-        key: value
-        for key, value in details.items()
-        if value and value != str(known.get(key, ""))
-    }
-
-
 def _corrected_subject(
     report: Report, definition: CheckDefinition, changed: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -502,16 +498,6 @@ def _corrected_details(correction: Correction) -> KnownSubject | None:
     kept = {k: v for k, v in report.subject.items() if k not in changed}
     members = kept | {k: v for k, v in new.inputs.items() if k in changed}
     return Subject(members).in_workspace(report.workspace_id, report.environment)
-
-
-def _lock_people(correction: Correction) -> set[UUID]:
-    """Lock the person of the report, and that of the corrected details, if any."""
-    subject = _corrected_details(correction)
-    if subject is None:
-        return set()
-    people = {*correction.report.subject_ids, *subject.ids}
-    lock_person(*people)
-    return people
 
 
 def _set_subject(report: Report, corrected: KnownSubject, new: CheckResult) -> None:
@@ -583,7 +569,7 @@ def _decide(
         )
     _record(report, correction, Event.Name.CORRECTION_CLOSED, by, at)
     schedule_policy(report)
-    notify(*_answer(report, correction))
+    notify(*_subject_messages(report, correction, Kind.CORRECTION_ANSWER, "answer"))
 
 
 def _stop_rerun(correction: Correction, at: datetime) -> None:
@@ -621,19 +607,10 @@ def _record(
     record_events([correction_event(name, report, stack, correction)], at)
 
 
-def _receipt(report: Report, correction: Correction) -> list[OutgoingMessage]:
-    """Return the messages to the subject that the correction is received."""
-    return _subject_messages(report, correction, Kind.CORRECTION_RECEIPT, "receipt")
-
-
-def _answer(report: Report, correction: Correction) -> list[OutgoingMessage]:
-    """Return the messages to the subject with the decision and its reason."""
-    return _subject_messages(report, correction, Kind.CORRECTION_ANSWER, "answer")
-
-
 def _subject_messages(
     report: Report, correction: Correction, kind: Kind, cause: str
 ) -> list[OutgoingMessage]:
+    """Return the receipt of a correction, or the decision and its reason."""
     consent = getattr(report, "consent", None)
     url = ""
     if consent and consent.token_digest:
@@ -653,43 +630,48 @@ def _subject_messages(
 
 
 def _client_message(report: Report, correction: Correction) -> OutgoingMessage:
-    return OutgoingMessage(
+    return _mail(
+        correction,
         Kind.CORRECTION_OPENED,
-        Channel.EMAIL,
         f"correction:{correction.pk}:client",
         report.workspace.contact_email,
-        {
-            "workspace": report.workspace.name,
-            "check": correction.check_name,
-            "reportId": str(report.pk),
-            "reference": report.reference or "",
-            "expiresAt": utc_text(correction.due_at),
-            "url": _console_url(correction),
-        },
-        workspace_id=report.workspace_id,
-        sandbox=report.environment == Environment.SANDBOX,
-        report_id=report.pk,
+        url=_console_url(correction),
+        reportId=str(report.pk),
+        reference=report.reference or "",
     )
 
 
 def _reviewer_message(correction: Correction) -> OutgoingMessage:
-    report, user = correction.report, correction.taken_by_user
+    user = correction.taken_by_user
     assert user is not None and correction.rerun is not None  # noqa: PT018, S101
     url = _console_url(correction)
     if user.is_staff:
         path = reverse("admin:privacy_correction_change", args=[correction.pk])
         url = f"{settings.BASE_URL}{path}"
-    return OutgoingMessage(
+    return _mail(
+        correction,
         Kind.CORRECTION_RERUN,
-        Channel.EMAIL,
         f"rerun:{correction.rerun_id}",
         user.email,
+        url=url,
+        status=correction.rerun.status,
+    )
+
+
+def _mail(
+    correction: Correction, kind: Kind, cause: str, recipient: str, **more: str
+) -> OutgoingMessage:
+    report = correction.report
+    return OutgoingMessage(
+        kind,
+        Channel.EMAIL,
+        cause,
+        recipient,
         {
             "workspace": report.workspace.name,
             "check": correction.check_name,
-            "status": correction.rerun.status,
             "expiresAt": utc_text(correction.due_at),
-            "url": url,
+            **more,
         },
         workspace_id=report.workspace_id,
         sandbox=report.environment == Environment.SANDBOX,

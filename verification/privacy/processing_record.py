@@ -9,7 +9,7 @@ regulations 19 to 21, 24 and 25). It holds no data of subjects, but names client
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -376,32 +376,25 @@ def _other_recipients() -> Section:
 
 
 def _safeguards() -> list[str]:
-    keys = len(settings.FIELD_KEYS)
+    scheme = "https" if settings.BASE_URL.startswith("https:") else "plain HTTP"
+    scanner = "with a virus scanner" if settings.CLAMAV else "without a virus scanner"
     return [
         "Personal fields and documents are encrypted with AES-256-GCM under a key of "
-        f"each column, bound to the row. Keys in use: {keys}.",
+        f"each column, bound to the row. Keys in use: {len(settings.FIELD_KEYS)}.",
         "Names of subjects are readable in the database, so that clients and staff "
         "find reports.",
         "Values are found by keyed hashes. The keys lie apart from database and "
         "backups.",
-        f"Pages and the API use {_scheme()}; calls to sources and receivers use TLS.",
+        f"Pages and the API use {scheme}; calls to sources and receivers use TLS.",
         "Staff and members of live clients need a second factor. Sessions of staff end "
         f"after {settings.STAFF_SESSION[0].seconds // 60} minutes without a request.",
         "Staff see personal data masked until they give a reason, which the audit "
         "trail keeps. The database refuses changes of the trail.",
         "Large refunds, bookings and new superusers need a second person.",
         "Subjects prove who they are before they see a report; wrong answers lock.",
-        f"Uploaded documents are inspected, {_scanner()}.",
+        f"Uploaded documents are inspected, {scanner}.",
         "Logs, addresses of pages and arguments of jobs hold no personal data.",
     ]
-
-
-def _scheme() -> str:
-    return "https" if settings.BASE_URL.startswith("https:") else "plain HTTP"
-
-
-def _scanner() -> str:
-    return "with a virus scanner" if settings.CLAMAV else "without a virus scanner"
 
 
 def as_markdown(record: ProcessingRecord) -> str:
@@ -429,14 +422,6 @@ def as_pdf(record: ProcessingRecord) -> bytes:
         "operator": record.operator,
         "at": format_nairobi(record.at),
         "nobody": NOBODY,
-        "sections": [
-            {
-                "title": section.title,
-                "text": list(section.text),
-                "headings": list(section.headings),
-                "rows": [list(row) for row in section.rows],
-            }
-            for section in record.sections
-        ],
+        "sections": [asdict(section) for section in record.sections],
     }
     return pdf.render_document("processing_record.typ", record.at, data)

@@ -13,7 +13,9 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Cast, Right
+from django.utils.functional import Promise
 from django.utils.timezone import now
+from django.utils.translation import gettext_lazy as _
 
 from verification.db.encryption import (
     EncryptedJSONField,
@@ -34,6 +36,28 @@ SEARCH_BYTES = 2500
 IDENTIFIERS = ("idNumber", "registrationNumber", "kraPin")
 PERSON_IDENTIFIERS = ("idNumber", "kraPin")
 NAME_PARTS = ("firstName", "middleName", "lastName")
+# What people call the members of a subject, in both languages
+SUBJECT_LABELS: dict[str, Promise] = {
+    "fullName": _("Full name"),
+    "firstName": _("First name"),
+    "middleName": _("Middle name"),
+    "lastName": _("Last name"),
+    "idNumber": _("ID number"),
+    "kraPin": _("KRA PIN"),
+    "registrationNumber": _("Registration number"),
+    "dateOfBirth": _("Date of birth"),
+    "country": _("Country"),
+    "email": _("E-mail address"),
+    "phone": _("Phone number"),
+    "employerName": _("Employer"),
+    "refereeName": _("Referee"),
+    "refereeEmail": _("E-mail address of the referee"),
+    "jobTitle": _("Job title"),
+    "employmentStart": _("Start of the employment"),
+    "employmentEnd": _("End of the employment"),
+    "postalAddress": _("Postal address"),
+    "postalCode": _("Postal code"),
+}
 
 
 class SubjectType(models.TextChoices):

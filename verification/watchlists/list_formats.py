@@ -227,14 +227,10 @@ def _check_root(
 
 
 def _publisher(root: str, namespace: str) -> ListName | None:
-    return next(
-        (
-            name
-            for name, each in FORMATS.items()
-            if each.root == root and each.namespace.search(namespace)
-        ),
-        None,
-    )
+    for name, each in FORMATS.items():
+        if each.root == root and each.namespace.search(namespace):
+            return name
+    return None
 
 
 def _un(node: Element) -> Entry | None:

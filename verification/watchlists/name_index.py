@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
 from uuid import UUID
 
 from rapidfuzz import fuzz
@@ -37,14 +36,6 @@ CACHE_SIZE = 20_000
 
 class EditionReplaced(Exception):
     """A newer edition has replaced this one, and its entries are gone."""
-
-
-class NameIndex(Protocol):
-    """The names of the people, or of the companies, of an edition."""
-
-    def search(self, stated: str, least: float) -> dict[int, float]:
-        """Return the entries with a score of at least `least`, and their scores."""
-        ...
 
 
 class PersonNameIndex:
@@ -76,6 +67,7 @@ class PersonNameIndex:
         self._remembered: dict[str, dict[str, float]] = {}
 
     def search(self, stated: str, least: float) -> dict[int, float]:
+        """Return the entries with a score of at least `least`, and their scores."""
         found: dict[int, float] = {}
         for ours in stated_words(stated, is_company=False):
             alike = {word: self._alike(word) for word in ours}
@@ -157,6 +149,7 @@ class CompanyNameIndex:
         return found
 
 
+NameIndex = PersonNameIndex | CompanyNameIndex
 # Edition -> kind of entry -> their names.
 _indexes: dict[UUID, dict[str, NameIndex]] = {}
 

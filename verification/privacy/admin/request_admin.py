@@ -211,7 +211,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         StateFilter,
         "kind",
         "environment",
-        exact_filter("workspace_id", "workspace's id", is_uuid=True),
+        exact_filter("workspace_id", "workspace's id", is_id=True),
         ("received_at", DateRangeFilter),
     ]
     list_filter_submit = True

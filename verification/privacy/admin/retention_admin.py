@@ -268,7 +268,7 @@ class DisclosureAdmin(RowsOfReportsAdmin):
         "channel",
         "report__environment",
         exact_filter("recipient", "recipient"),
-        exact_filter("report__workspace_id", "workspace's id", is_uuid=True),
+        exact_filter("report__workspace_id", "workspace's id", is_id=True),
         ("last_at", DateRangeFilter),
     ]
     list_filter_submit = True
