@@ -474,19 +474,43 @@ def _mask_until_revealed(
 
 
 class ReadOnlyAdmin(RevealingAdmin):
-    """Rows that staff read and no form changes."""
+    """Rows that staff read and no form changes.
+
+    Staff may add rows by `entry_form`, whose method `enter` takes the user and returns
+    the row.
+    """
 
     actions: Any = None
+    entry_form: Any = None
 
     @admin.display(description="Report")
     def report_page(self, row: Any) -> str:
         return link_by_id("reports.report", row.report_id)
 
+    def get_form(
+        self, request: HttpRequest, obj: Any = None, change: bool = False, **more: Any
+    ) -> Any:
+        if self.entry_form and not change:
+            more["form"] = self.entry_form
+        return super().get_form(request, obj, change, **more)
+
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        if self.entry_form and obj is None:
+            return [*self.entry_form.base_fields]
         return [*(self.fields or ()), *self.personal_fields]
 
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        is_new = self.entry_form and obj is None
+        return [] if is_new else super().get_readonly_fields(request, obj)
+
+    def save_model(
+        self, request: HttpRequest, obj: Any, form: Any, change: bool
+    ) -> None:
+        obj.pk = form.enter(staff_actor(request)).pk
+        obj.refresh_from_db()
+
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+        return self.entry_form is not None and super().has_add_permission(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -36,11 +36,7 @@ from verification.jobs.queue import job
 from verification.reports.models import Report
 from verification.reports.status import lock_report, locked_reports
 from verification.values.clock import now
-from workspaces.members import (
-    Permission,
-    has_permission,
-    lock_member,
-)
+from workspaces.members import Permission, has_permission, lock_member
 from workspaces.models import Client, Member
 
 # The same note of a member within this time is one note.

@@ -31,11 +31,7 @@ from verification import links
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
-from verification.consents.links import (
-    AccessNotSendable,
-    opens_data,
-    renew_access_link,
-)
+from verification.consents.links import AccessNotSendable, opens_data, renew_access_link
 from verification.consents.models import DECIDED_STATUSES, Consent, ConsentRecord
 from verification.consents.subject_messages import messages_to
 from verification.decisions.models import (

@@ -124,8 +124,10 @@ def find_reasons(workspace: Workspace, codes: Sequence[str]) -> list[ReasonCode]
     Raises InvalidRequest with a fault for each other code.
     """
     active = {row.code: row for row in codes_of(workspace) if row.active}
+    known = ", ".join(active)
+    missing = "The workspace has no active reason code {!r}; it has: {}."
     faults = [
-        Fault(("reasonCodes", n), "invalid-choice", _fault_of(code, active))
+        Fault(("reasonCodes", n), "invalid-choice", missing.format(code, known))
         for n, code in enumerate(codes)
         if code not in active
     ]
@@ -137,8 +139,3 @@ def find_reasons(workspace: Workspace, codes: Sequence[str]) -> list[ReasonCode]
     if faults:
         raise InvalidRequest(faults)
     return [active[code] for code in codes]
-
-
-def _fault_of(code: str, active: dict[str, ReasonCode]) -> str:
-    known = ", ".join(active)
-    return f"The workspace has no active reason code {code!r}; it has: {known}."

@@ -351,10 +351,8 @@ def _is(condition: Condition, facts: Facts) -> bool | None:
             if value is None:
                 return None
             is_final = condition.check is not None or facts.is_complete
-            rank, asked = (
-                LEVELS.index(value),
-                LEVELS.index(RiskLevel(str(condition.value))),
-            )
+            rank = LEVELS.index(value)
+            asked = LEVELS.index(RiskLevel(str(condition.value)))
             if is_final or rank == len(LEVELS) - 1 or rank > asked:
                 return rank == asked
             return None
@@ -390,11 +388,7 @@ def _state_of(check: CheckFacts | None) -> str | None:
     """Return the CheckState; None for a check that has not run, which did not fail."""
     if check is None:
         return CheckState.MISSING.value
-    states = {
-        ResultStatus.COMPLETED: CheckState.COMPLETED.value,
-        ResultStatus.FAILED: CheckState.FAILED.value,
-    }
-    return states.get(ResultStatus(check.status))
+    return check.status if check.status in list(CheckState) else None
 
 
 def _score_or_level(condition: Condition, score: int | None) -> Any:

@@ -11,22 +11,13 @@ from unfold.enums import ActionVariant
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
-from verification.backoffice.model_admin import (
-    ReadOnlyAdmin,
-    Refusals,
-    choice_filter,
-)
+from verification.backoffice.model_admin import ReadOnlyAdmin, Refusals, choice_filter
 from verification.backoffice.widgets import ReasonForm, dialog_action
 from verification.checks.models import CheckResult, ResultStatus
 from verification.files.storage import download
 from verification.golive import names, review
 from verification.golive.applications import COMPANY_CHECK, ActingUser
-from verification.golive.models import (
-    WAITING,
-    Application,
-    NameChange,
-    Status,
-)
+from verification.golive.models import WAITING, Application, NameChange, Status
 from verification.reports.models import SUBJECT_LABELS, Report, ReportStatus
 from verification.values.masking import mask
 from workspaces.models import ApiKey

@@ -39,19 +39,9 @@ from verification.privacy.models import (
     StaffErasure,
     SubjectRequest,
 )
-from verification.privacy.people import (
-    Found,
-    Person,
-    Proof,
-    carrying,
-    is_held,
-)
+from verification.privacy.people import Found, Person, Proof, carrying, is_held
 from verification.privacy.personal_data import erase_reports, refresh_statistics
-from verification.privacy.requests import (
-    AlreadyAnswered,
-    answer_request,
-    open_request,
-)
+from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
 from verification.privacy.rights_events import erased_event
 from verification.privacy.strangers import erase_holder
 from verification.reports.ends import end_early

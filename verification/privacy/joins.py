@@ -21,11 +21,7 @@ from verification.consents.subject_messages import addresses_of
 from verification.golive.applications import ActingUser
 from verification.notifications.recipients import count_today
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
-from verification.privacy.people import (
-    Person,
-    Proof,
-    address_digest,
-)
+from verification.privacy.people import Person, Proof, address_digest
 from verification.privacy.requests import (
     AlreadyAnswered,
     answer_request,

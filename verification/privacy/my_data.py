@@ -9,7 +9,7 @@ is known.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from django.db.models import QuerySet
 from verification import links
 from verification.consents.links import AccessNotSendable, renew_access_link
 from verification.consents.models import NOT_ME, Consent, ConsentStatus, reason_of
+from verification.consents.subject_messages import CONTACT_MEMBERS
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -62,13 +63,7 @@ def ask_for_data(typed: Typed) -> None:
         RequestKind.ACCESS,
         Origin.MY_DATA,
         requested_by=SUBJECT_ACTOR,
-        details={
-            "country": typed.country,
-            "number": typed.number,
-            "channel": typed.channel.value,
-            "address": typed.address,
-            "language": typed.language,
-        },
+        details=asdict(typed) | {"channel": typed.channel.value},
     )
     schedule_job(answer_my_data, request.pk)
 
@@ -129,7 +124,7 @@ def _known_reports(typed: Typed) -> list[tuple[UUID, UUID]]:
     They are sorted by workspace, so that two jobs lock reports in the same order.
     """
     wanted = address_hash(typed.channel, typed.address)
-    member = {Channel.EMAIL: "email", Channel.SMS: "phone"}[typed.channel]
+    member = CONTACT_MEMBERS[typed.channel]
     found: list[Report] = []
     all_ids = list(_subject_ids(typed))
     for first in range(0, len(all_ids), SUBJECT_IDS_AT_ONCE):

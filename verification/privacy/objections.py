@@ -19,12 +19,7 @@ from verification.checks.models import CheckResult
 from verification.decisions.cases import close_cases
 from verification.decisions.decide import take_back_outdated
 from verification.privacy.erasure import ReportErased
-from verification.privacy.models import (
-    Origin,
-    Outcome,
-    RequestKind,
-    SubjectRequest,
-)
+from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.people import Person, Proof
 from verification.privacy.requests import answer_request, open_request
 from verification.privacy.rights_events import restricted_event

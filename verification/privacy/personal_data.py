@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -32,11 +33,7 @@ from verification.jobs.queue import job
 from verification.notifications.mailbox import delete_emails
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
-from verification.privacy.models import (
-    Correction,
-    CorrectionDocument,
-    SubjectRequest,
-)
+from verification.privacy.models import Correction, CorrectionDocument, SubjectRequest
 from verification.references.models import Reference
 from verification.reports.models import IdempotencyRecord, Report, SearchEntry
 from verification.sources.models import Call
@@ -292,7 +289,8 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
         for table in TABLES:
             cursor.execute(table.statement, values)
             counts[table.name] += cursor.rowcount
-    transaction.on_commit(lambda: _delete_files(files))
+    for name in files:
+        transaction.on_commit(partial(delete_file, name))
     transaction.on_commit(lambda: delete_emails(messages))
     return +counts
 
@@ -321,8 +319,3 @@ def refresh_statistics() -> None:
             "run grant_rights again, or analyze them as their owner",
             ", ".join(skipped),
         )
-
-
-def _delete_files(names: Sequence[str]) -> None:
-    for name in names:
-        delete_file(name)

@@ -13,10 +13,7 @@ from uuid import UUID
 
 from verification.jobs.queue import advisory_lock, beat, job
 from verification.privacy import journal
-from verification.privacy.erasure import (
-    erase_person,
-    finish_erasures,
-)
+from verification.privacy.erasure import erase_person, finish_erasures
 from verification.privacy.retention import (
     Cutoff,
     erase_before,

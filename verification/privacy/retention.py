@@ -28,12 +28,7 @@ from monitoring.models import Rule, RuleStatus, locked_rules
 from monitoring.pauses import stop_rules
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.privacy import journal
-from verification.privacy.models import (
-    OPEN_CORRECTIONS,
-    Correction,
-    Hold,
-    RetentionRun,
-)
+from verification.privacy.models import OPEN_CORRECTIONS, Correction, Hold, RetentionRun
 from verification.privacy.personal_data import erase_reports, refresh_statistics
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus

@@ -14,12 +14,7 @@ from verification.consents.models import Consent
 from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import open_case
 from verification.decisions.decide import successor_of
-from verification.decisions.models import (
-    AdverseNotice,
-    CaseCause,
-    FactKind,
-    NoticeFact,
-)
+from verification.decisions.models import AdverseNotice, CaseCause, FactKind, NoticeFact
 from verification.jobs.queue import job
 from verification.links import notice_url
 from verification.notifications.models import BILINGUAL, Kind

@@ -45,11 +45,7 @@ from verification.payments.links import payment_links
 from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
 from verification.reports.ends import cancel
-from verification.reports.hosted_links import (
-    HostedLinks,
-    NotRenewable,
-    ResendTooSoon,
-)
+from verification.reports.hosted_links import HostedLinks, NotRenewable, ResendTooSoon
 from verification.reports.launch import check_retryable, failed_checks, retry
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import charge_items, charge_movements

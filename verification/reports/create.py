@@ -49,11 +49,7 @@ from verification.reports.pricing import (
     total,
 )
 from verification.reports.queries import search_entry_rows
-from verification.reports.request import (
-    Order,
-    no_consent_reason,
-    no_source_reason,
-)
+from verification.reports.request import Order, no_consent_reason, no_source_reason
 from verification.reports.status import (
     OBJECTIONS_ARE_READ,
     lock_orders,

@@ -50,7 +50,6 @@ from verification.reports.models import (
 )
 from verification.reports.objections import require_newer_consents
 from verification.reports.pricing import (
-    OrderLine,
     PricedOrder,
     amount_too_low_reason,
     price_orders,
@@ -106,7 +105,8 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
         )
     ):
         raise InvalidRequest([Fault(("paymentMode",), "out-of-range", reason)])
-    _replace_results(report, priced.lines, at)
+    report.results.all().delete()
+    insert(Rows(CheckResult, result_rows(report, priced.lines, repeat(at), at)))
     old_subject = report.subject
     _rewrite(report, order, priced.subject.id, at)
     _replace_consent(report, order, body, old_subject, at)
@@ -281,11 +281,6 @@ def _can_keep_link(order: Order, old: Consent) -> bool:
     """Return whether the order asks in the same way, so that the old link can stay."""
     is_same = order.consent is not None and order.consent.mode == old.mode
     return is_same and old.status in {Consent.Status.PENDING, Consent.Status.GRANTED}
-
-
-def _replace_results(report: Report, lines: list[OrderLine], at: datetime) -> None:
-    report.results.all().delete()
-    insert(Rows(CheckResult, result_rows(report, lines, repeat(at), at)))
 
 
 def _rewrite(report: Report, order: Order, subject_id: UUID, at: datetime) -> None:

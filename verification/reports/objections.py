@@ -20,12 +20,7 @@ from verification.consents.subject_messages import addresses_of
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.providers.name_comparison import ACCEPTED_LIKENESSES, names_alike
 from verification.reports.models import KnownSubject, Report
-from verification.reports.request import (
-    ConsentInput,
-    Fault,
-    InvalidRequest,
-    MemberPath,
-)
+from verification.reports.request import ConsentInput, Fault, InvalidRequest, MemberPath
 from verification.values.local_time import utc_text
 
 NEWER_CONSENT = "Send a consent that was obtained after that, or SERVICE_HOSTED."

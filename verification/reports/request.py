@@ -8,14 +8,7 @@ every fault of a request.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -29,11 +22,7 @@ from pydantic_core.core_schema import ErrorType
 
 from verification.checks.models import MAX_CHECKS, CheckDefinition, CheckPackage
 from verification.checks.packages import Packages, find_packages
-from verification.consents.models import (
-    Consent,
-    challenge_for_subject,
-    is_under_age,
-)
+from verification.consents.models import Consent, challenge_for_subject, is_under_age
 from verification.consents.notices import consented_route
 from verification.payments.registry import accepts_payments
 from verification.providers.registry import has_source

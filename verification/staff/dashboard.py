@@ -26,11 +26,7 @@ from verification.golive.admin import filter_waiting
 from verification.golive.models import Application, NameChange
 from verification.jobs.models import Job
 from verification.notifications.admin import to_review
-from verification.notifications.models import (
-    Block,
-    Notification,
-    NotificationStatus,
-)
+from verification.notifications.models import Block, Notification, NotificationStatus
 from verification.payments.models import Checkout, Refund, RefundStatus
 from verification.privacy.models import SubjectRequest
 from verification.reports.admin import filter_stuck

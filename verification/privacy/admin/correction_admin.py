@@ -8,10 +8,7 @@ from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from unfold.enums import ActionVariant
-from unfold.widgets import (
-    UnfoldAdminTextareaWidget,
-    UnfoldAdminTextInputWidget,
-)
+from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from verification.backoffice.model_admin import choice_filter
 from verification.backoffice.widgets import (
@@ -34,11 +31,7 @@ from verification.privacy.corrections import (
     results_with_same_finding,
     take,
 )
-from verification.privacy.models import (
-    OPEN_CORRECTIONS,
-    Correction,
-    CorrectionStatus,
-)
+from verification.privacy.models import OPEN_CORRECTIONS, Correction, CorrectionStatus
 from verification.reports.request import InvalidRequest
 from verification.values.clock import now
 from verification.values.local_time import format_nairobi

@@ -9,28 +9,14 @@ from django.db import transaction
 from django.http import Http404, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
-from unfold.widgets import (
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextInputWidget,
-)
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from verification.backoffice.approvals import StaffActor, staff_actor
-from verification.backoffice.model_admin import (
-    ApprovalAdmin,
-    ReadOnlyAdmin,
-)
-from verification.backoffice.widgets import (
-    link,
-)
+from verification.backoffice.approvals import StaffActor
+from verification.backoffice.model_admin import ApprovalAdmin, ReadOnlyAdmin
+from verification.backoffice.widgets import link
 from verification.privacy import certificates
-from verification.privacy.models import (
-    Erasure,
-    StaffErasure,
-)
-from verification.privacy.staff_erasures import (
-    StaffErasureRefused,
-    request_for_person,
-)
+from verification.privacy.models import Erasure, StaffErasure
+from verification.privacy.staff_erasures import StaffErasureRefused, request_for_person
 from verification.privacy.staff_erasures import approve as approve_erasure
 from verification.privacy.staff_erasures import reject as reject_erasure
 from verification.reports.models import SubjectType
@@ -73,14 +59,14 @@ class PersonForm(forms.ModelForm):
             try:
                 # The request is saved with the form, by the admin.
                 with transaction.atomic():
-                    self._try()
+                    self.enter(NOBODY)
+                    transaction.set_rollback(True)
             except StaffErasureRefused as e:
                 raise ValidationError(str(e)) from e
         return cleaned
 
-    def _try(self) -> None:
-        request_for_person(self.person, self.cleaned_data["reason"], by=NOBODY)
-        transaction.set_rollback(True)
+    def enter(self, by: StaffActor) -> StaffErasure:
+        return request_for_person(self.person, self.cleaned_data["reason"], by=by)
 
     @property
     def person(self) -> dict[str, str]:
@@ -138,6 +124,7 @@ class StaffErasureAdmin(ApprovalAdmin):
         "begun_by_others",
     ]
     personal_fields = ("person",)
+    entry_form = PersonForm
 
     @admin.display(description="Begun by another request before")
     def begun_by_others(self, row):
@@ -148,26 +135,6 @@ class StaffErasureAdmin(ApprovalAdmin):
             for one in rows
         ]
         return format_html_join(", ", "{} {} ({})", links) or "-"
-
-    def has_add_permission(self, request):
-        return request.user.has_perm("privacy.add_stafferasure")
-
-    def get_form(self, request, obj=None, change=False, **kwargs):
-        if not change:
-            kwargs["form"] = PersonForm
-        return super().get_form(request, obj, change, **kwargs)
-
-    def get_fields(self, request, obj=None):
-        return super().get_fields(request, obj) if obj else [*PersonForm.base_fields]
-
-    def get_readonly_fields(self, request, obj=None):
-        return super().get_readonly_fields(request, obj) if obj else []
-
-    def save_model(self, request, obj, form, change):
-        reason, by = form.cleaned_data["reason"], staff_actor(request)
-        saved = request_for_person(form.person, reason, by=by)
-        obj.pk = saved.pk
-        obj.refresh_from_db()
 
 
 @admin.register(Erasure)

@@ -23,7 +23,7 @@ from unfold.widgets import (
 )
 
 from verification.backoffice import audit
-from verification.backoffice.approvals import staff_actor
+from verification.backoffice.approvals import StaffActor
 from verification.backoffice.model_admin import (
     DateRangeFilter,
     ReadOnlyAdmin,
@@ -31,25 +31,11 @@ from verification.backoffice.model_admin import (
     exact_filter,
     is_uuid,
 )
-from verification.backoffice.widgets import (
-    Facts,
-    FactsForm,
-    dialog_action,
-    link,
-)
+from verification.backoffice.widgets import Facts, FactsForm, dialog_action, link
 from verification.db.ids import filter_by_number
 from verification.privacy.joins import candidates
-from verification.privacy.models import (
-    Origin,
-    Outcome,
-    RequestKind,
-    SubjectRequest,
-)
-from verification.privacy.requests import (
-    AlreadyAnswered,
-    answer_request,
-    open_request,
-)
+from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
+from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
 from verification.reports.models import Report
 from verification.values.clock import now
 from verification.values.formats import escape_formula
@@ -139,14 +125,14 @@ class RequestForm(forms.ModelForm):
             raise ValidationError("There is no such report.")
         return found
 
-    def open_request(self, by: str) -> SubjectRequest:
+    def enter(self, by: StaffActor) -> SubjectRequest:
         typed, received_at = self.cleaned_data, now()
         if typed["received_on"] != localdate():
             received_at = datetime.combine(typed["received_on"], time(), NAIROBI)
         return open_request(
             RequestKind(typed["kind"]),
             Origin.STAFF,
-            requested_by=by,
+            requested_by=by.name,
             report=typed["report"],
             workspace=typed["workspace"],
             details={"request": typed["text"]},
@@ -235,6 +221,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         "reason",
     ]
     personal_fields = ("details",)
+    entry_form = RequestForm
     actions_detail = ["answer", "reveal"]
     # Not those that have a page of their own
     offers = {
@@ -283,23 +270,6 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         audit.record("register.exported", actor, request.user, fields=filters)
         name = f"register-{localdate():%Y-%m-%d}.csv"
         return FileResponse(_csv_file(rows), as_attachment=True, filename=name)
-
-    def has_add_permission(self, request):
-        return request.user.has_perm("privacy.add_subjectrequest")
-
-    def get_form(self, request, obj=None, change=False, **kwargs):
-        if not change:
-            kwargs["form"] = RequestForm
-        return super().get_form(request, obj, change, **kwargs)
-
-    def get_fields(self, request, obj=None):
-        own = [*RequestForm.base_fields]
-        return super().get_fields(request, obj) if obj else own
-
-    def save_model(self, request, obj, form, change):
-        opened = form.open_request(staff_actor(request).name)
-        obj.pk = opened.pk
-        obj.refresh_from_db()
 
     @dialog_action(
         "Record the answer",

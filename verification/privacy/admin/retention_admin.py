@@ -12,9 +12,7 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.utils.timezone import localdate
 from unfold.enums import ActionVariant
-from unfold.widgets import (
-    UnfoldAdminDateWidget,
-)
+from unfold.widgets import UnfoldAdminDateWidget
 
 from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
@@ -23,26 +21,14 @@ from verification.backoffice.model_admin import (
     choice_filter,
     exact_filter,
 )
-from verification.backoffice.widgets import (
-    Facts,
-    ReasonForm,
-    dialog_action,
-)
+from verification.backoffice.widgets import Facts, ReasonForm, dialog_action
 from verification.db.ids import filter_by_number
 from verification.privacy import holds
 from verification.privacy.erasure import ReportErased
-from verification.privacy.models import (
-    Disclosure,
-    Hold,
-    Origin,
-    RetentionRun,
-)
+from verification.privacy.models import Disclosure, Hold, Origin, RetentionRun
 from verification.privacy.objections import object_to_use
 from verification.privacy.retention import kept_until
-from verification.privacy.staff_erasures import (
-    StaffErasureRefused,
-    request_for_report,
-)
+from verification.privacy.staff_erasures import StaffErasureRefused, request_for_report
 from verification.reports.admin import ReportAdmin
 from verification.reports.models import Report
 from verification.values.clock import now
