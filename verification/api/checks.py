@@ -11,12 +11,7 @@ from pydantic import ConfigDict
 from rest_framework.request import Request
 
 from verification.api import examples
-from verification.api.operations import (
-    OperationViewSet,
-    PageEnvelope,
-    build_page,
-    operation,
-)
+from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.providers.registry import recipient, sources_of
 from verification.providers.sandbox import list_reserved_numbers
@@ -270,8 +265,7 @@ class CheckDefinitionViewSet(OperationViewSet):
     def list(self, request: Request) -> PageEnvelope:
         """List the checks that are offered, with their prices and inputs."""
         offered = CheckDefinition.objects.filter(active=True)
-        content = [self._definition_body(each) for each in offered]
-        return _single_page(CheckDefinitionPage, content)
+        return self.page_of([self._definition_body(each) for each in offered])
 
     @operation(
         "getCheckDefinition",
@@ -315,7 +309,7 @@ class PackageViewSet(OperationViewSet):
             PackageBody.of(package, definitions, where, self.query.country)
             for package in offered.filter(active=True)
         ]
-        return _single_page(PackagePage, content)
+        return self.page_of(content)
 
 
 class SandboxSubjectViewSet(OperationViewSet):
@@ -334,11 +328,6 @@ class SandboxSubjectViewSet(OperationViewSet):
         """List the reserved numbers and their outcomes. Test keys only."""
         if self.client.environment != Environment.SANDBOX:
             raise Http404
-        content = [
-            ReservedSubject.model_validate(row) for row in list_reserved_numbers()
-        ]
-        return _single_page(ReservedSubjectPage, content)
-
-
-def _single_page(shape: type[PageEnvelope], content: list[Any]) -> PageEnvelope:
-    return build_page(shape, content, len(content), page=0, size=max(1, len(content)))
+        return self.page_of(
+            [ReservedSubject.model_validate(row) for row in list_reserved_numbers()]
+        )

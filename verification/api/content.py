@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from typing import IO, Annotated, Any, TypeVar
 
 import orjson
@@ -259,9 +260,11 @@ class PageQuery(Shape):
     size: Annotated[int, Field(ge=1, le=200), BeforeValidator(_digits)] = 20
 
 
-def parameter_names(query: type[Shape]) -> tuple[str, ...]:
-    """The names of the query parameters, sorted."""
-    return tuple(sorted(f.alias or name for name, f in query.model_fields.items()))
+@cache
+def parameter_names(query: type[Shape] | None) -> list[str]:
+    """Return the names of the query parameters, sorted."""
+    fields = query.model_fields if query else {}
+    return sorted(field.alias or name for name, field in fields.items())
 
 
 def read_query(request: Request, query: type[Query]) -> Query:

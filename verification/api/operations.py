@@ -64,21 +64,13 @@ class Operation:
     the parameters of its path in braces."""
     problems: tuple[str, ...] = ()
     """The codes of problems beyond those of every operation of its kind."""
-    parameters: tuple[str, ...] = ()
-    """The names of the query parameters, which `operation` takes from `query`."""
 
 
 def operation(
-    name: str, summary: str, *, query: type[Shape] | None = None, **declared: Any
+    name: str, summary: str, **declared: Any
 ) -> Callable[[Callable[..., Any]], Any]:
     """Declare the operation that an action of an `OperationViewSet` is."""
-    declaration = Operation(
-        name=name,
-        summary=summary,
-        query=query,
-        parameters=parameter_names(query) if query else (),
-        **declared,
-    )
+    declaration = Operation(name=name, summary=summary, **declared)
 
     def declare(action: Callable[..., Any]) -> Any:
         action.operation = declaration  # type: ignore[attr-defined]
@@ -98,24 +90,7 @@ class PageEnvelope(Shape):
     content: list[Any]
 
 
-PageOf = TypeVar("PageOf", bound=PageEnvelope)
 ReadShape = TypeVar("ReadShape", bound=Shape)
-
-
-def build_page(
-    shape: type[PageOf], content: list[Any], total: int, *, page: int, size: int
-) -> PageOf:
-    """Put the envelope around one page of a list."""
-    pages = -(-total // size)
-    return shape(
-        page=page,
-        size=size,
-        total_elements=total,
-        total_pages=pages,
-        first=page == 0,
-        last=page >= pages - 1,
-        content=content,
-    )
 
 
 class OperationViewSet(GenericViewSet):
@@ -153,7 +128,7 @@ class OperationViewSet(GenericViewSet):
             return
         declared = self.operation
         self.client = client_of(request)
-        refuse_unknown_parameters(request, declared.parameters)
+        refuse_unknown_parameters(request, parameter_names(declared.query))
         if declared.query:
             self.query = read_query(request, declared.query)
         if declared.body:
@@ -198,10 +173,27 @@ class OperationViewSet(GenericViewSet):
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
         return Response(answer.body, status=declared.status, headers=headers)
 
-    def page_of(self, content: list[Any], total: int) -> PageEnvelope:
-        """Return the requested page in the envelope that the operation declares."""
-        page, size = self.query.page, self.query.size
-        return build_page(self.operation.answer, content, total, page=page, size=size)
+    def page_of(self, content: list[Any], total: int | None = None) -> PageEnvelope:
+        """Return the requested page in the envelope that the operation declares.
+
+        Without a total the content is the whole list, on one page.
+        """
+        page, size = 0, max(1, len(content))
+        if total is None:
+            total = len(content)
+        else:
+            page, size = self.query.page, self.query.size
+        pages = -(-total // size)
+        envelope: PageEnvelope = self.operation.answer(
+            page=page,
+            size=size,
+            total_elements=total,
+            total_pages=pages,
+            first=page == 0,
+            last=page >= pages - 1,
+            content=content,
+        )
+        return envelope
 
 
 def read_shape(shape: type[ReadShape], body: dict[str, Any]) -> ReadShape:
