@@ -411,6 +411,7 @@ class _Connector(aiohttp.TCPConnector):
             progress.socket = self.sockets[transport]
         return connection
 
+    # aiohttp has no public name for connecting by a socket that is open already.
     async def _wrap_create_connection(
         self, *arguments: Any, addr_infos: Any, req: Any, **options: Any
     ) -> Any:

@@ -89,17 +89,13 @@ def only_on_this_machine(view: View) -> View:
     @private_page
     @wraps(view)
     def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not (settings.DEBUG and _is_served_here() and _is_from_here(request)):
+        # The links that the service sends must name this machine.
+        served, _port = split_domain_port(urlsplit(settings.BASE_URL).netloc)
+        if not (settings.DEBUG and served in HOSTS and _is_from_here(request)):
             raise Http404
         return view(request, *args, **kwargs)
 
     return shown
-
-
-def _is_served_here() -> bool:
-    """Return whether the links that the service sends name this machine."""
-    host, _port = split_domain_port(urlsplit(settings.BASE_URL).netloc)
-    return host in HOSTS
 
 
 def _is_from_here(request: HttpRequest) -> bool:

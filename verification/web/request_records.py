@@ -54,7 +54,10 @@ class RecordWriter:
             return
         self._rows.append(row)
         if self._serves and self._thread is None:
-            self._start()
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="records")
+                    self._thread.start()
         if len(self._rows) >= BATCH_SIZE:
             self._is_full.set()
 
@@ -83,12 +86,6 @@ class RecordWriter:
             if self._fails:
                 log.warning("records of requests are written again")
             self._fails = False
-
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="records")
-                self._thread.start()
 
     def _run(self) -> None:
         # The interpreter waits for this thread when the main thread has ended.

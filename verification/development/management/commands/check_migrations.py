@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from django.apps import AppConfig, apps
+from django.apps import apps
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
@@ -117,7 +117,11 @@ class Command(BaseCommand):
             if key in loader.graph.nodes
             for ancestor in loader.graph.forwards_plan(key)
         }
-        ours = {app.label for app in apps.get_app_configs() if _is_ours(app)}
+        ours = {
+            app.label
+            for app in apps.get_app_configs()
+            if app.name.partition(".")[0] in settings.JOB_PACKAGES
+        }
         new = [key for key in sorted(loader.graph.nodes) if key not in known]
         faults = [
             fault
@@ -156,10 +160,6 @@ def present_names(
         old: key for key, one in loader.disk_migrations.items() for old in one.replaces
     }
     return {replacing.get(key, key) for key in released}
-
-
-def _is_ours(app: AppConfig) -> bool:
-    return app.name.partition(".")[0] in settings.JOB_PACKAGES
 
 
 def _find_faults(
