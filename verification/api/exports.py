@@ -38,7 +38,7 @@ from verification.api.export_kinds import (
 )
 from verification.api.monitoring import AlertBody
 from verification.api.operations import OperationViewSet, operation
-from verification.api.problems import MemberError, validation_failed
+from verification.api.problems import wrong_member
 from verification.api.report_shapes import DecisionBody, ReportBody
 from verification.backoffice import audit
 from verification.backoffice.models import ActorKind
@@ -213,8 +213,7 @@ class ExportQuery(Shape):
             return Period(first, last)
         except PeriodTooLong:
             detail = f"A day from “from” on, with {MAX_DAYS} days at most, is needed."
-            error = MemberError("out-of-range", detail, parameter="to")
-            raise validation_failed([error]) from None
+            raise wrong_member("out-of-range", detail, parameter="to") from None
 
 
 class ExportNegotiation(JsonOnlyNegotiation):

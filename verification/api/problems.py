@@ -214,6 +214,11 @@ def validation_failed(errors: Sequence[MemberError]) -> Problem:
     return Problem("validation-failed", detail, errors=errors)
 
 
+def wrong_member(code: str, detail: str, **place: str) -> Problem:
+    """Make validation-failed of one broken rule and its place."""
+    return validation_failed([MemberError(code, detail, **place)])
+
+
 def _unavailable(error: Exception) -> Problem:
     log.warning("the database did not answer", exc_info=error)
     return Problem("unavailable", headers={"Retry-After": SECONDS_UNTIL_AVAILABLE})
@@ -232,20 +237,6 @@ def _invalid_request(e: InvalidRequest) -> Problem:
     found = e.faults[: MAX_ERRORS + 1]
     return validation_failed(
         [MemberError(f.code, f.detail, pointer=pointer(*f.path)) for f in found]
-    )
-
-
-def _invalid_key(e: InvalidIdempotencyKey) -> Problem:
-    detail = "1 to 120 printable ASCII characters are needed."
-    return validation_failed(
-        [MemberError("invalid-format", detail, header="Idempotency-Key")]
-    )
-
-
-def _secret_needed(e: SecretRequired) -> Problem:
-    detail = "The first configuration needs its secret."
-    return validation_failed(
-        [MemberError("required", detail, pointer=pointer("secret"))]
     )
 
 
@@ -295,7 +286,11 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     rest.NotAuthenticated: "authentication-required",
     # Orders
     InvalidRequest: _invalid_request,
-    InvalidIdempotencyKey: _invalid_key,
+    InvalidIdempotencyKey: lambda e: wrong_member(
+        "invalid-format",
+        "1 to 120 printable ASCII characters are needed.",
+        header="Idempotency-Key",
+    ),
     RequestInProgress: lambda e: Problem(
         "idempotency-in-progress", headers={"Retry-After": "1"}
     ),
@@ -337,7 +332,11 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     ConfigurationDisabled: "webhook-disabled",
     EventPurged: "event-purged",
     EventRestricted: "event-restricted",
-    SecretRequired: _secret_needed,
+    SecretRequired: lambda e: wrong_member(
+        "required",
+        "The first configuration needs its secret.",
+        pointer=pointer("secret"),
+    ),
     TooManyTests: _too_many_tests,
     # Corrections
     Correction.DoesNotExist: "not-found",

@@ -376,8 +376,9 @@ class OperationSchema(AutoSchema):
         extensions = dict(super().get_extensions())
         return {**extensions, "x-required-scope": scope} if scope else extensions
 
+    # drf-spectacular has public names for neither of these two.
     def _is_list_view(self, serializer: Any = None) -> bool:
-        # Only the name matters: the envelope of a list is a shape of its own.
+        # Only the action matters: the envelope of a list is a shape of its own.
         return serializer is None and self.action == "list"
 
     def _get_response_bodies(self, direction: Any = "response") -> Schema:

@@ -41,7 +41,7 @@ from verification import tracing
 from verification.accounts import sessions
 from verification.api import problems
 from verification.api.problem_kinds import PROBLEM_KINDS
-from verification.api.problems import MemberError, Problem, validation_failed
+from verification.api.problems import Problem, wrong_member
 from verification.api.urls import nearest_address
 from verification.console import base as console
 from verification.files.storage import StorageUnavailable
@@ -282,8 +282,7 @@ def _problem_for_status(request: HttpRequest, status: int) -> Problem:
         request.get_host()
     except exceptions.DisallowedHost:
         detail = "This service does not answer under this host name."
-        error = MemberError("not-allowed-here", detail, header="Host")
-        return validation_failed([error])
+        return wrong_member("not-allowed-here", detail, header="Host")
     fallback = "internal-error" if status >= 500 else "validation-failed"
     codes = (kind.code for kind in PROBLEM_KINDS.values() if kind.status == status)
     return Problem("validation-failed" if status == 400 else next(codes, fallback))
