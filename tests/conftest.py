@@ -15,6 +15,7 @@ from tests.world.clients import live_source as live_source
 from tests.world.clients import workspace as workspace
 from tests.world.database import database_server as database_server
 from tests.world.database import django_db_setup as django_db_setup
+from tests.world.database import make_template
 from tests.world.database import module_transaction as module_transaction
 from tests.world.service import SERVED
 from tests.world.service import service as service
@@ -69,6 +70,16 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    if not session.config.option.collectonly and any(
+        "db" in getattr(item, "fixturenames", ())
+        or item.get_closest_marker("django_db")
+        for item in session.items
+    ):
+        make_template()
 
 
 @pytest.fixture
