@@ -270,11 +270,10 @@ def test_every_source_has_its_name_and_country_in_each_language(live_sources):
 
     assert set(told["sources"]) | {registry.LOCAL_SOURCE} == set(checks_by_source())
     for name in told["sources"]:
-        provider = registry.provider_named(name)
-        assert provider
+        assert registry.provider_named(name)
         for check in checks_by_source()[name]:
             for language in LANGUAGES:
-                one = registry.recipient(provider, check, language)
+                one = registry.recipient(name, check, language)
                 assert one
                 assert one.name
                 assert one.country

@@ -155,7 +155,7 @@ class CheckDefinitionBody(Shape):
             recipients=[
                 RecipientBody(name=one.name, country=one.country_code or None)
                 for source in sources_of(definition.name)
-                if (one := recipient(source, definition.name, "en"))
+                if (one := recipient(source.name, definition.name, "en"))
             ],
         )
 

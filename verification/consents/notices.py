@@ -232,7 +232,7 @@ def _recipients(
         return {}
     referee = Recipient(words["referee"].format(**values))
     return {
-        name: [recipient(one, name, language) for one in providers]
+        name: [recipient(one.name, name, language) for one in providers]
         or [referee] * asks_referee(name, report.environment)
         for name, providers in providers_by_check.items()
     }

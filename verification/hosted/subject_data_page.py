@@ -24,7 +24,7 @@ from verification.privacy.models import (
     Rerun,
 )
 from verification.providers.referee import NAME as REFEREE
-from verification.providers.registry import recipient_named
+from verification.providers.registry import recipient
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.values.formats import one_line
 from verification.values.local_time import format_nairobi
@@ -332,7 +332,7 @@ def _source_name(source: str, check: str, one: SubjectReport) -> str:
         return _("None: the result of a test is made up.")
     if source == REFEREE:
         return _("The referee who was named.")
-    found = recipient_named(source, check, get_language() or "en")
+    found = recipient(source, check, get_language() or "en")
     if found is None:
         return _("Lists that %(operator)s keeps itself.") % {
             "operator": settings.OPERATOR_NAME

@@ -47,8 +47,8 @@ END = datetime(9999, 12, 31, tzinfo=UTC)
 LAST_ID = UUID(int=2**128 - 1)
 
 SLICE_END = """
-SELECT id FROM reports_statuschange WHERE id >= %s AND id < %s
-ORDER BY id OFFSET %s LIMIT 1
+SELECT id FROM reports_statuschange WHERE id >= %(first)s AND id < %(last)s
+ORDER BY id OFFSET %(changes)s LIMIT 1
 """
 ADD_TOTALS = """
 INSERT INTO payments_audittotal AS t (walk_id, account_id, total)
@@ -79,7 +79,7 @@ OVERDUE = """
 SELECT c.id FROM payments_checkout c JOIN reports_report p ON p.id = c.report_id
 WHERE (c.is_counted OR c.is_part) AND c.accounted_at IS NULL
     AND c.payment_id IS NOT NULL AND p.completed_at < now() - interval '1 day'
-UNION SELECT checkout_id FROM payments_dispute WHERE ended_at >= %s
+UNION SELECT checkout_id FROM payments_dispute WHERE ended_at >= %(since)s
 """
 
 COUNTS = """
@@ -115,10 +115,7 @@ def audit_everything() -> Audit:
         found = _distinct([*found, *_compare(start, stop)])
     found += _compare_accounts(None)
     differences = _distinct(found)
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL statement_timeout = 0")
-        cursor.execute(COUNTS)
-        counts = cursor.fetchone()
+    (counts,) = _select(COUNTS, {})
     LedgerAudit.objects.create(
         differences=len(differences), since=BEGINNING, all_since=at
     )
@@ -213,14 +210,15 @@ def _end_night(night: AuditWalk, round_: AuditWalk) -> None:
     assert night.since  # noqa: S101
     ended = [walk for walk in (night, round_) if walk.is_complete]
     known = {pk for walk in (night, round_) for _, pk, _ in walk.differences}
-    found = _compare(BEGINNING, BEGINNING, [*known, *_overdue(night.since)])
-    unequal: set[UUID] = set()
+    overdue = [pk for (pk,) in _select(OVERDUE, {"since": night.since})]
+    found = _compare(BEGINNING, BEGINNING, [*known, *overdue])
     # The totals of all walks have the entries before this id.
     first = first_id_at(_settled_at(night))
-    with connection.cursor() as cursor:
-        for walk in ended:
-            cursor.execute(UNEQUAL_ACCOUNTS, {"walk": walk.pk, "first": first})
-            unequal |= {pk for (pk,) in cursor.fetchall()}
+    unequal = {
+        pk
+        for walk in ended
+        for (pk,) in _select(UNEQUAL_ACCOUNTS, {"walk": walk.pk, "first": first})
+    }
     found += _compare_accounts(list(unequal))
     differences = _distinct(found)
     values: dict[str, Any] = {"accounts": list(unequal), "first": first}
@@ -250,13 +248,11 @@ def _end_night(night: AuditWalk, round_: AuditWalk) -> None:
 def _slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
     """Yield the bounds of slices with about `SLICE_CHANGES` changes of reports."""
     while start < end:
-        with connection.cursor() as cursor:
-            bounds = first_id_at(start), first_id_at(end), SLICE_CHANGES
-            cursor.execute(SLICE_END, bounds)
-            row = cursor.fetchone()
+        bounds = {**_ids_between(start, end), "changes": SLICE_CHANGES}
+        last = [pk for (pk,) in _select(SLICE_END, bounds)]
         # One millisecond may have more changes than a slice.
         least = start + timedelta(milliseconds=1)
-        stop = min(end, max(least, time_of_id(row[0]))) if row else end
+        stop = min(end, max(least, time_of_id(last[0]))) if last else end
         yield start, stop
         start = stop
 
@@ -284,12 +280,6 @@ def _select(statement: str, values: dict[str, Any]) -> list[Any]:
         cursor.execute("SET LOCAL statement_timeout = 0")
         cursor.execute(statement, values)
         return cursor.fetchall()
-
-
-def _overdue(since: datetime) -> list[UUID]:
-    with connection.cursor() as cursor:
-        cursor.execute(OVERDUE, [since])
-        return [pk for (pk,) in cursor.fetchall()]
 
 
 def _ids_between(start: datetime, stop: datetime) -> dict[str, UUID]:

@@ -328,7 +328,7 @@ def _sources() -> Section:
     checks: dict[tuple[str, str, str], list[str]] = {}
     for entry in CATALOGUE:
         for provider in registry.sources_of(entry.name):
-            found = registry.recipient(provider, entry.name, "en")
+            found = registry.recipient(provider.name, entry.name, "en")
             safeguards = ""
             if found is None:
                 key = (provider.name, "this installation", safeguards)

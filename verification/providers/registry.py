@@ -197,28 +197,15 @@ _unnamed_sources_route = _withheld_route(
 )
 
 
-def recipient(provider: Provider, check: str, language: str) -> Recipient | None:
+def recipient(source: str, check: str, language: str) -> Recipient | None:
     """Return the recipient, or None for a source that runs in this installation.
 
     A source without an entry in the file goes by its own name.
     """
-    if provider.name == LOCAL_SOURCE:
+    provider = provider_named(source)
+    is_own = isinstance(provider, OpenSanctions) and not provider.is_hosted
+    if source == LOCAL_SOURCE or is_own:
         return None
-    if isinstance(provider, OpenSanctions) and not provider.is_hosted:
-        return None
-    return _known_recipient(provider.name, check, language)
-
-
-def recipient_named(source: str, check: str, language: str) -> Recipient | None:
-    """Like `recipient`, for a source that may not be configured any more."""
-    if provider := provider_named(source):
-        return recipient(provider, check, language)
-    if source == LOCAL_SOURCE:
-        return None
-    return _known_recipient(source, check, language)
-
-
-def _known_recipient(source: str, check: str, language: str) -> Recipient:
     known = _read_recipients()["sources"].get(source)
     if known is None:
         return Recipient(source)
