@@ -77,8 +77,7 @@ class ApiKeyForm(forms.ModelForm):
         cleaned: dict[str, Any] = super().clean() or {}
         workspace = cleaned.get("workspace")
         production = cleaned.get("environment") == Environment.PRODUCTION
-        approved = workspace and workspace.go_live == Workspace.GoLive.APPROVED
-        if workspace and production and not approved:
+        if workspace and production and not workspace.is_live:
             raise ValidationError(f"{workspace} is not approved to go live.")
         return cleaned
 

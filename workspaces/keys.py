@@ -68,8 +68,7 @@ def issue(
     production key of an unapproved workspace; `force` allows it.
     """
     environment = Environment(environment)
-    approved = workspace.go_live == Workspace.GoLive.APPROVED
-    if environment == Environment.PRODUCTION and not (approved or force):
+    if environment == Environment.PRODUCTION and not (workspace.is_live or force):
         raise NotApproved(f"{workspace} is not approved to go live.")
     random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS))
     body = PREFIXES[environment] + random

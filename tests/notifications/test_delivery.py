@@ -1,3 +1,4 @@
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -118,7 +119,7 @@ def test_retry_after_a_dead_sender_has_the_same_message_id(
     enqueue(email_message())
     lost = claim()
     assert lost
-    with Mailer() as mailer:
+    with closing(Mailer()) as mailer:
         delivery.attempt(lost, mailer)
     send_due_notifications()
     assert len(mail_server.messages) == 1

@@ -472,7 +472,7 @@ def add_consent(claimed: Claim, route: Route) -> tuple[Claim, Route]:
 
 
 def call_provider(
-    provider: Provider, claimed: Claim, policy: Mapping[str, Any]
+    provider: Provider, claimed: Claim, policy: Policy
 ) -> tuple[Claim, Outcome]:
     """Call the provider; return the claim with the times of the call, and the outcome.
 
@@ -493,9 +493,7 @@ def call_provider(
     return replace(claimed, began_at=began_at, ended_at=now()), outcome
 
 
-def _outcome_or_fault(
-    provider: Provider, claimed: Claim, policy: Mapping[str, Any]
-) -> Outcome:
+def _outcome_or_fault(provider: Provider, claimed: Claim, policy: Policy) -> Outcome:
     try:
         return _call_provider(provider, claimed, policy)
     except Exception as e:
@@ -508,9 +506,7 @@ def _outcome_or_fault(
         return outcome_of_unavailable(fault, claimed, policy)
 
 
-def _call_provider(
-    provider: Provider, claimed: Claim, policy: Mapping[str, Any]
-) -> Outcome:
+def _call_provider(provider: Provider, claimed: Claim, policy: Policy) -> Outcome:
     if claimed.call_id is None and asks_referee(
         claimed.name, claimed.report.environment
     ):
@@ -543,7 +539,7 @@ def _call_provider(
 def outcome_of_unavailable(
     e: Unavailable,
     claimed: Claim,
-    policy: Mapping[str, Any],
+    policy: Policy,
     not_before: datetime | None = None,
 ) -> Outcome:
     """Try the next source at once, or this one again by the retry policy."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 import logging
 import smtplib
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import parseaddr
-from types import TracebackType
-from typing import Self
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
@@ -77,7 +75,7 @@ def send_due_notifications() -> None:
     end = time.monotonic() + RUN_SECONDS
     if until := _rest_end():
         _postpone_emails(until)
-    with Mailer() as mailer:
+    with closing(Mailer()) as mailer:
         while beat() and time.monotonic() < end:
             claimed = claim()
             if claimed is None:
@@ -214,21 +212,10 @@ def _remember_refusal(notification: Notification, outcome: Outcome) -> None:
 
 
 class Mailer:
-    """A connection for sending letters one by one. Use it as a context manager."""
+    """A connection for sending letters one by one. Its user closes it."""
 
     def __init__(self) -> None:
         self._connection = get_connection()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._close()
 
     def send(self, notification: Notification, letter: EmailText) -> Outcome:
         """Send a letter. Returns errors as outcomes."""
@@ -240,13 +227,13 @@ class Mailer:
             self._connection.send_messages([message])
         except Exception as e:
             # The state of the connection is not known.
-            self._close()
+            self.close()
             # The text of the error repeats the address, so only its name is logged.
             logger.warning("%s was not mailed: %s", notification.pk, type(e).__name__)
             return replace(_mail_outcome(e), is_away=not is_open)
         return Outcome()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         with suppress(OSError, smtplib.SMTPException):
             self._connection.close()
 
