@@ -8,11 +8,11 @@ money is known here. `open_checkout`, `open_prompt` and `open_top_up` make the r
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import wraps
-from typing import Any, ParamSpec, cast
+from typing import Any, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -58,7 +58,6 @@ from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
 
-P = ParamSpec("P")
 PAYER = "payer"
 SOURCES_CHANGED = "SOURCES_CHANGED"
 # A payer who returns within this time, or clicks twice, gets the open checkout again.
@@ -95,23 +94,19 @@ class CheckoutNotOpened(Exception):
     """The checkout has no provider, or the provider failed to open it."""
 
 
-def _alert_without_provider(open_one: Callable[P, Checkout]) -> Callable[P, Checkout]:
-    """Run in a transaction; without a provider, alert operators after its rollback."""
-
-    @wraps(open_one)
-    def opened(*args: P.args, **named: P.kwargs) -> Checkout:
-        try:
-            with transaction.atomic():
-                return open_one(*args, **named)
-        except NoPaymentProvider as e:
-            logger.error("a checkout was not opened: no payment provider is configured")
-            count_failed_opening("nobody", e.code)
-            raise CheckoutNotOpened from e
-
-    return opened
+@contextmanager
+def _alert_without_provider() -> Iterator[None]:
+    """Open a transaction; without a provider, alert operators after its rollback."""
+    try:
+        with transaction.atomic():
+            yield
+    except NoPaymentProvider as e:
+        logger.error("a checkout was not opened: no payment provider is configured")
+        count_failed_opening("nobody", e.code)
+        raise CheckoutNotOpened from e
 
 
-@_alert_without_provider
+@_alert_without_provider()
 def open_checkout(
     payment_id: UUID, generation: int, *, beside: bool = False
 ) -> Checkout:
@@ -133,7 +128,7 @@ def open_checkout(
     return _create_checkout(_checkout_for(report, payment, missing), at)
 
 
-@_alert_without_provider
+@_alert_without_provider()
 def open_prompt(
     payment_id: UUID, generation: int, phone: str, language: str
 ) -> Checkout:
@@ -168,7 +163,7 @@ def open_prompt(
     return _create_checkout(checkout, at)
 
 
-@_alert_without_provider
+@_alert_without_provider()
 def open_top_up(account: Account, amount: Decimal, actor: str) -> Checkout:
     """Make a checkout whose money goes to the account's balance.
 
