@@ -88,12 +88,7 @@ class CompaniesHouse(Provider):
     longest_seconds = 4 * SECONDS
     countries = frozenset({COUNTRY})
 
-    def __init__(
-        self,
-        api_key: str,
-        url: str = "https://api.company-information.service.gov.uk",
-        opened: Collection[str] = (),
-    ) -> None:
+    def __init__(self, api_key: str, url: str, opened: Collection[str]) -> None:
         basic = "Basic " + b64encode(f"{api_key}:".encode()).decode()
         self._api = Api(
             SOURCE,

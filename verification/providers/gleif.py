@@ -59,9 +59,7 @@ class Gleif(Provider):
     longest_seconds = 2 * SECONDS
     not_told = {"BUSINESS_VERIFICATION": ("directors", "shareholders")}
 
-    def __init__(
-        self, url: str = "https://api.gleif.org/api/v1", opened: Collection[str] = ()
-    ) -> None:
+    def __init__(self, url: str, opened: Collection[str]) -> None:
         accepted = {"Accept": "application/vnd.api+json"}
         self._api = Api(SOURCE, url, opened=opened, headers=accepted, seconds=SECONDS)
 

@@ -148,8 +148,8 @@ class Answer(Record):
         number = self.amount(key)
         return int(number) if number is not None else None
 
-    def points(self, key: str = "credit_score") -> int | None:
-        points = self.count(key)
+    def points(self) -> int | None:
+        points = self.count("credit_score")
         return points if points is not None and LEAST <= points <= MOST else None
 
     def amount(self, key: str) -> Decimal | None:

@@ -83,11 +83,7 @@ class Prembly(Provider):
     }
 
     def __init__(
-        self,
-        app_id: str,
-        api_key: str,
-        url: str = "https://api.prembly.com",
-        opened: Collection[str] = (),
+        self, app_id: str, api_key: str, url: str, opened: Collection[str]
     ) -> None:
         headers = {"app-id": app_id, "x-api-key": api_key}
         self._api = Api(

@@ -120,8 +120,8 @@ class SmileId(Provider):
         self,
         partner_id: str,
         api_key: str,
-        url: str = "https://api.smileidentity.com",
-        opened: Collection[str] = (),
+        url: str,
+        opened: Collection[str],
         callback_url: str = "",
     ) -> None:
         self._partner_id, self._key = partner_id, api_key

@@ -28,7 +28,6 @@ from verification.db import breaker
 from verification.jobs.claims import delete_in_batches
 from verification.jobs.queue import job
 from verification.providers.registry import asks_referee, route_for
-from verification.settings.providers import HOME_COUNTRY
 from verification.sources.models import CallOutcome, Source, SourceMinute
 from verification.values.clock import now
 
@@ -186,11 +185,10 @@ class Health:
         return round(1 - self.unavailable / self.calls, 4)
 
 
-def health_by_source(at: datetime | None = None) -> dict[str, Health]:
+def health_by_source() -> dict[str, Health]:
     """Return the last hour of every source that was called in it."""
-    since = (at or now()) - HOUR
     rows: dict[str, list[SourceMinute]] = defaultdict(list)
-    for row in SourceMinute.objects.filter(minute__gt=since):
+    for row in SourceMinute.objects.filter(minute__gt=now() - HOUR):
         rows[row.source].append(row)
     return {source: _summarize(minutes) for source, minutes in rows.items()}
 
@@ -216,9 +214,7 @@ def _percentile(took: list[int], share: float) -> int | None:
     return BOUNDS[min(reached, len(BOUNDS) - 1)]
 
 
-def availability(
-    check: str, environment: str, country: str = HOME_COUNTRY
-) -> tuple[Status, Health]:
+def availability(check: str, environment: str, country: str) -> tuple[Status, Health]:
     """Return the status and health of the route's first source that does not rest.
 
     The figures are up to 15 seconds old. The sandbox and referees are always AVAILABLE.
