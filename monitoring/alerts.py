@@ -107,12 +107,7 @@ class Change:
     severity: Severity
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "checkName": self.check_name,
-            "field": self.field,
-            "old": self.old,
-            "new": self.new,
-        }
+        return AlertChange.from_row(self).model_dump(by_alias=True)
 
 
 @job

@@ -62,21 +62,20 @@ def request_entry(
     account = Account.objects.select_for_update(no_key=True).get(pk=account_id)
     if before := StaffEntry.objects.filter(pk=page).first():
         raise AlreadySent(f"This page was sent before: {before}. Nothing was added.")
-    entry = StaffEntry(
+    needs_second = needs_approval(account, amount)
+    status = StaffEntry.Status.REQUESTED if needs_second else StaffEntry.Status.BOOKED
+    entry = StaffEntry.objects.create(
         id=page,
         account=account,
         kind=kind.value,
         amount=amount,
         note=note,
-        needs_second=needs_approval(account, amount),
-        status=StaffEntry.Status.REQUESTED,
+        needs_second=needs_second,
+        status=status,
         requested_by=by.name,
         requested_by_user=by.user,
     )
-    if not entry.needs_second:
-        entry.status = StaffEntry.Status.BOOKED
-    entry.save(force_insert=True)
-    if not entry.needs_second:
+    if not needs_second:
         _book(entry)
     return entry
 
