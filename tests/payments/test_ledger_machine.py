@@ -33,8 +33,8 @@ def test_books_add_up_after_operations_in_any_order(prepaid_api: Api):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_books_add_up_after_ten_thousand_operations(prepaid_api: Api):
-    done = play(lambda done: Machine(prepaid_api, done), operations=10_000, steps=40)
+@pytest.mark.timeout(600)
+def test_books_add_up_after_each_operation(prepaid_api: Api):
+    done = play(lambda done: Machine(prepaid_api, done), operations=600, steps=40)
 
-    assert all(done[what] > 100 for what in HAPPENED), done
+    assert all(done[what] > 5 for what in HAPPENED), done
