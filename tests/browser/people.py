@@ -2,31 +2,36 @@
 
 import json
 import re
-import time
 from contextlib import suppress
 
 from playwright.sync_api import TimeoutError
 
 from tests.accounts.visitor import code_of
 from tests.world.service import Service
+from tests.world.waiting import until
 
 PASSWORD = "seven quiet giraffes"
 
 
 def mailed_link(service: Service, address: str, kind: str) -> str:
     """Return the first link in the newest mail to this address."""
-    deadline = time.monotonic() + 20
     script = (
         "import json; from verification.notifications.models import Notification as N;"
         f"print(json.dumps([n.context['url'] for n in N.objects.filter(kind={kind!r})"
         f".order_by('-id') if n.recipient == {address!r}]))"
     )
-    while True:
-        links = json.loads(service.manage("shell", "-v", "0", "-c", script))
-        if links:
-            return str(links[0])
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    links = until(lambda: json.loads(service.manage("shell", "-v", "0", "-c", script)))
+    return str(links[0])
+
+
+def reload_until(page, condition, explain=lambda: "") -> None:
+    """Reload the page until the condition is true, as somebody who waits does."""
+
+    def is_true_after_reload():
+        page.reload()
+        return condition()
+
+    assert condition() or until(is_true_after_reload, explain)
 
 
 def make_staff(service: Service, email: str) -> None:

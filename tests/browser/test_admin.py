@@ -1,13 +1,12 @@
 """The back office as staff see it: light, dark, on a phone, and its dialogs."""
 
-import time
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.conftest import SCREENSHOTS, WCAG, WIDTH
 from tests.browser.people import log_in, make_staff, set_up_second_factor
 from tests.world.clients import person
+from tests.world.waiting import until
 
 pytestmark = pytest.mark.slow
 DESK = {"width": 1280, "height": 860}
@@ -32,9 +31,7 @@ def done(client) -> None:
     """Create check results for the charts: two completed, one failed."""
     for number in ("12345678", "23456789", "90000008"):
         (report,) = client.order(person(idNumber=number))
-        ends = time.monotonic() + 30
-        while client.status(report["id"]) == "RUNNING" and time.monotonic() < ends:
-            time.sleep(0.2)
+        until(lambda id=report["id"]: client.status(id) != "RUNNING")
 
 
 @pytest.fixture(params=["light", "dark"])

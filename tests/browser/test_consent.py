@@ -1,17 +1,15 @@
 """Subjects with a phone decide about a request."""
 
-import time
-
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import SCREENSHOTS
 from tests.world.clients import HOSTED, company
+from tests.world.waiting import until
 
 pytestmark = pytest.mark.slow
 
 NAME = "Wanjiku Kamau"
-READY_SECONDS = 20
 
 
 def link_of(report):
@@ -43,10 +41,7 @@ def sees(page, heading):
 
 
 def wait_for(client, report, status):
-    ends_at = time.monotonic() + READY_SECONDS
-    while client.status(report["id"]) != status:
-        assert time.monotonic() < ends_at
-        time.sleep(0.1)
+    until(lambda: client.status(report["id"]) == status)
 
 
 def test_subject_grants_and_the_report_is_made(page, ask, look, client):

@@ -12,9 +12,11 @@ from tests.browser.people import (
     log_in,
     mailed_link,
     make_member,
+    reload_until,
     set_up_second_factor,
 )
 from tests.world.clients import person
+from tests.world.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -78,10 +80,8 @@ def order(service, key: str) -> None:
     url = f"{service.url}/api/v1/reports"
     asked = {"reports": [person(idNumber="90000003")]}
     made = http.post(url, json=asked, timeout=30).json()["reports"][0]
-    deadline = time.monotonic() + 30
-    while http.get(f"{url}/{made['id']}", timeout=30).json()["status"] != "READY":
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    one = f"{url}/{made['id']}"
+    until(lambda: http.get(one, timeout=30).json()["status"] == "READY")
 
 
 def walk(page, look) -> None:
@@ -168,11 +168,8 @@ def test_developer_reads_why_a_request_was_refused(page, service, look):
     page.get_by_role("link", name="Requests", exact=True).click()
     page.get_by_label("Request id").fill("order-17")
     # The record is written within seconds.
-    for _ in range(20):
-        page.get_by_role("button", name="Show").click()
-        if page.get_by_role("row").count() == 2:
-            break
-        time.sleep(0.5)
+    page.get_by_role("button", name="Show").click()
+    reload_until(page, lambda: page.get_by_role("row").count() == 2)
     expect(page.get_by_text("unknown-check")).to_be_visible()
     look("console-50-request")
     page.get_by_role("link", name="The request breaks a rule").click()

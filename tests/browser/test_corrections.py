@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.people import log_in, make_member
+from tests.browser.people import log_in, make_member, reload_until
 from tests.browser.test_consent import confirm, link_of, sees, sign, wait_for
 from tests.files.samples import pdf
 
@@ -74,11 +74,7 @@ def test_finding_is_disputed_and_corrected(page, ask, look, client, service):
     look("console-correction-run")
     page.get_by_role("button", name="Run the check again").click()
     accept = page.get_by_role("button", name="Accept the new finding")
-    for _ in range(20):
-        if accept.is_visible():
-            break
-        page.wait_for_timeout(500)
-        page.reload()
+    reload_until(page, accept.is_visible)
     look("console-correction-run-again")
     page.get_by_label("Your reason").fill("Two digits were swapped.")
     accept.click()

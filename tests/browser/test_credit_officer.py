@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.batches.files import csv_file, xlsx_file
 from tests.browser.conftest import PHONE, SCREENSHOTS
-from tests.browser.people import log_in, make_member
+from tests.browser.people import log_in, make_member, reload_until
 from tests.browser.test_batches import file_of
 from tests.browser.test_consent import confirm, sees
 from verification.values.local_time import NAIROBI
@@ -70,7 +70,6 @@ from verification.notifications.models import Notification
 found = Notification.objects.filter(workspace_id="{}", cause__startswith="{}:")
 print(json.dumps({{one.recipient: one.context["link"] for one in found}}))
 """
-WAIT_SECONDS = 30
 COUNT = "from verification.figures.daily import count_changed_days as c; c()"
 
 
@@ -94,7 +93,8 @@ def test_day_of_a_credit_officer(page, browser, service, look):
     order_twenty(page, look)
     batch = page.url
     consent_on_phones(browser, links_of(service, workspace, "consent"))
-    reload_until(page, batch, page.get_by_text("20 of 20 reports have ended."))
+    page.goto(batch)
+    reload_until(page, page.get_by_text("20 of 20 reports have ended.").count)
     look("day-05-results")
     with page.expect_download() as download:
         page.get_by_role("link", name="Results as XLSX").click()
@@ -158,20 +158,11 @@ def consent_on_phones(browser, links: dict[str, str]) -> None:
         context.close()
 
 
-def reload_until(page, address: str, shown) -> None:
-    """Reload the page until it shows this, as a waiting member does."""
-    for _ in range(WAIT_SECONDS * 2):
-        page.goto(address)
-        if shown.count():
-            return
-        page.wait_for_timeout(500)
-    raise AssertionError("it never came")
-
-
 def decline_the_bad(page, console: str, look) -> list[str]:
     """Find both in the queue and propose to decline them; return their addresses."""
     last = page.locator("tbody tr").nth(len(APPLICANTS) - 1)
-    reload_until(page, f"{console}/queue/", last)
+    page.goto(f"{console}/queue/")
+    reload_until(page, last.count)
     look("day-06-queue")
     proposed = []
     for number, (_id_number, reason) in BAD.items():

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.people import log_in, make_member
+from tests.browser.people import log_in, make_member, reload_until
 from tests.browser.test_consent import wait_for
 from tests.browser.test_corrections import JOIN
 from tests.world.clients import person
@@ -59,12 +59,7 @@ def test_owner_switches_a_policy_on(page, look, own_client, service):
     look("console-policy-on")
     page.goto(f"{console}/reports/{declined['id']}")
     decided = page.get_by_text("No person has looked at it.")
-    for _ in range(20):
-        if decided.count():
-            break
-        page.wait_for_timeout(500)
-        page.reload()
-    expect(decided).to_be_visible()
+    reload_until(page, decided.is_visible)
     look("console-policy-decision")
     page.goto(f"{console}/policy/?lang=sw")
     look("sw-console-policy-on")

@@ -1,7 +1,6 @@
 """Go live, from the sign-up to a call with the live key, by client and staff."""
 
 import re
-import time
 from collections.abc import Iterator
 from html import escape
 
@@ -11,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.browser.conftest import PHONE, SCREENSHOTS, WCAG, WIDTH
-from tests.browser.people import PASSWORD, log_in, set_up_second_factor
+from tests.browser.people import PASSWORD, log_in, reload_until, set_up_second_factor
 from tests.browser.test_console import SHOWN, order, typed
 from tests.fakes.smile_id import KEY, PARTNER
 from tests.fakes.smile_id import smile_id as smile_id
@@ -19,6 +18,7 @@ from tests.fakes.smtp import MailServer
 from tests.files import samples as files
 from tests.golive.applications import COMPANY
 from tests.world.clients import company
+from tests.world.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -69,13 +69,13 @@ def mailbox(service, smile_id) -> Iterator[MailServer]:
 
 def letter_to(mailbox: MailServer, address: str, word: str) -> str:
     """Return the text of the first mail with this word in its subject."""
-    deadline = time.monotonic() + 30
-    while True:
-        for letter in list(mailbox.messages):
-            if letter["To"] == address and word in letter["Subject"]:
-                return str(letter.get_content())
-        assert time.monotonic() < deadline, [m["Subject"] for m in mailbox.messages]
-        time.sleep(0.1)
+
+    def letters():
+        messages = list(mailbox.messages)
+        return [m for m in messages if m["To"] == address and word in m["Subject"]]
+
+    first, *_ = until(letters, lambda: [m["Subject"] for m in mailbox.messages])
+    return str(first.get_content())
 
 
 def test_company_goes_live(page, browser, service, look, mailbox):
@@ -194,10 +194,7 @@ def review(office, service) -> None:
     office.get_by_role("link", name=NAME).first.click()
     answer(office, "take", "Take it")
     expect(office.get_by_text("It is in review.")).to_be_visible()
-    deadline = time.monotonic() + 30
-    while office.get_by_text("check completed").count() == 0:
-        assert time.monotonic() < deadline
-        office.reload()
+    reload_until(office, office.get_by_text("check completed").count)
     see(office, "14-review-masked")
     answer(office, "reveal", "Reveal", "KYB of a new client")
     expect(office.get_by_text("P051234567X", exact=True)).to_be_visible()
@@ -272,7 +269,4 @@ def call(service, workspace: str, key: str) -> None:
     assert made.status_code == 201, made.text
     assert "X-Service-Sandbox" not in made.headers
     one = f"{url}/{made.json()['reports'][0]['id']}"
-    deadline = time.monotonic() + 30
-    while http.get(one, timeout=30).json()["status"] != "READY":
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: http.get(one, timeout=30).json()["status"] == "READY")

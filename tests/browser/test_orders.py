@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.people import log_in, make_member
+from tests.browser.people import log_in, make_member, reload_until
 from tests.world.clients import person
 from tests.world.orders import REFUSED
 
@@ -127,11 +127,8 @@ def test_pages_of_actions_are_accessible(page, service, client, look):
     page.get_by_role("button", name="Launch it for").click()
     expect(page.get_by_text("It is launched.")).to_be_visible()
     retry = page.get_by_role("link", name="Run failed checks again")
-    for _ in range(60):
-        page.goto(f"{reports}/{failed['id']}")
-        if retry.is_visible():
-            break
-        page.wait_for_timeout(500)
+    page.goto(f"{reports}/{failed['id']}")
+    reload_until(page, retry.is_visible)
     retry.click()
     look("order-31-retry")
     page.get_by_role("link", name="Kiswahili").click()

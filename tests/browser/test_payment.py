@@ -1,23 +1,23 @@
 """Payers with a phone pay, fail to pay, and come back."""
 
 import re
-import time
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import HOSTED_PAGE_BYTES, LOADED, SCREENSHOTS
+from tests.browser.people import reload_until
 from tests.browser.test_consent import sees, tab_to, wait_for
 from tests.world.clients import HOSTED, person
 from tests.world.orders import PAYER
 from tests.world.refunds import BY_SHELL
+from tests.world.waiting import until
 from verification import links
 
 pytestmark = pytest.mark.slow
 
 # A look at the provider, and then the next time that the page asks.
 POLLED_MS = 15_000
-SECONDS = 20
 ASKING = "We are asking whether you have paid"
 PAID = "You paid KES 250.00"
 DUE = "Pay KES 250.00"
@@ -59,11 +59,11 @@ def expect_heading(page, heading):
 
 
 def reloaded(page, text):
-    ends_at = time.monotonic() + SECONDS
-    while text not in page.get_by_role("main").inner_text().replace("\xa0", " "):
-        assert time.monotonic() < ends_at, page.get_by_role("main").inner_text()
-        time.sleep(0.2)
-        page.reload()
+    reload_until(page, lambda: text in _main_text(page), lambda: _main_text(page))
+
+
+def _main_text(page):
+    return page.get_by_role("main").inner_text().replace("\xa0", " ")
 
 
 def test_payer_pays_and_the_report_is_made(page, owed, look, client):
@@ -238,11 +238,12 @@ def test_no_page_needs_scripts(new_context, owed):
     page = new_context(java_script_enabled=False).new_page()
     page.goto(link_of(owed()))
     pay(page)
-    ends_at = time.monotonic() + SECONDS
-    while page.get_by_role("heading", level=1).inner_text() == ASKING:
-        assert time.monotonic() < ends_at
-        time.sleep(0.2)
+
+    def is_paid():
         page.get_by_role("link", name="Check again").click()
+        return page.get_by_role("heading", level=1).inner_text() != ASKING
+
+    until(is_paid)
     sees(page, PAID)
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.people import log_in, make_member
+from tests.browser.people import log_in, make_member, reload_until
 from tests.browser.test_corrections import JOIN
 from tests.world.clients import person
 
@@ -46,12 +46,8 @@ def test_officer_works_through_the_queue(page, look, own_client, service):
 
     own_client.order(person(), person(idNumber="90000003"))
     rows = page.locator("tbody tr")
-    for _ in range(30):
-        page.goto(f"{console}/queue/")
-        if rows.count() == 2:
-            break
-        page.wait_for_timeout(500)
-    expect(rows).to_have_count(2)
+    page.goto(f"{console}/queue/")
+    reload_until(page, lambda: rows.count() == 2)
     page.locator("summary").click()
     look("console-queue")
     press_access_key(page, "s")

@@ -1,6 +1,5 @@
 """Referees with a phone answer or decline."""
 
-import time
 from uuid import uuid4
 
 import pytest
@@ -8,11 +7,11 @@ from playwright.sync_api import expect
 
 from tests.service.conftest import Client
 from tests.world.employer import employment_item
+from tests.world.waiting import until
 from verification import links
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 20
 FIND = "SELECT id, generation, status FROM references_reference WHERE report_id = %s"
 
 
@@ -35,15 +34,10 @@ def asked(service, employer_client):
         (report,) = employer_client.order(
             employment_item(idNumber=f"{uuid4().int % 10**9}")
         )
-        ends_at = time.monotonic() + SECONDS
-        while time.monotonic() < ends_at:
-            with service.connect() as connection:
-                found = connection.execute(FIND, [report["id"]]).fetchone()
-            if found:
-                token = links.token("reference", found[0], found[1])
-                return report, f"{service.url}/r/{token}"
-            time.sleep(0.1)
-        raise AssertionError("nobody was asked")
+        with service.connect() as db:
+            asked = until(lambda: db.execute(FIND, [report["id"]]).fetchone())
+        token = links.token("reference", asked[0], asked[1])
+        return report, f"{service.url}/r/{token}"
 
     return ask
 
@@ -86,10 +80,7 @@ def test_referee_answers_and_the_report_is_made(page, look, asked, employer_clie
     with page.expect_download() as saved:
         page.get_by_role("link", name="Save the receipt").click()
     assert saved.value.suggested_filename.startswith("receipt-R-")
-    ends_at = time.monotonic() + SECONDS
-    while employer_client.status(report["id"]) != "READY":
-        assert time.monotonic() < ends_at
-        time.sleep(0.1)
+    until(lambda: employer_client.status(report["id"]) == "READY")
 
 
 def test_referee_declines_in_kiswahili(page, look, asked):

@@ -9,6 +9,7 @@ from tests.browser.conftest import PHONE
 from tests.browser.test_consent import confirm, link_of, sees
 from tests.browser.test_subject_data import grant
 from tests.files.samples import pdf
+from tests.world.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -39,11 +40,13 @@ def wait_for_the_end(page):
     """Press the button of the page until the erasure has ended."""
     page.wait_for_url("**/data/deletion*")
     again = page.get_by_role("link", name="See whether it is done")
-    for _ in range(40):
-        if not again.is_visible():
-            break
-        page.wait_for_timeout(500)
-        again.click()
+
+    def is_done():
+        if again.is_visible():
+            again.click()
+        return not again.is_visible()
+
+    until(is_done)
     sees(page, DONE)
 
 

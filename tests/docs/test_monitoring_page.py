@@ -1,7 +1,6 @@
 """The commands of `docs/client/monitoring.md` work, and it explains all coded words."""
 
 import re
-import time
 
 from django.conf import settings
 
@@ -9,6 +8,7 @@ from monitoring.models import PauseReason, Severity
 from monitoring.pauses import NOTIFIED_REASONS
 from tests.docs.guides import create_test_key, run_command
 from tests.world.service import Service
+from tests.world.waiting import until
 
 PAGE = (settings.BASE_DIR / "docs" / "client" / "monitoring.md").read_text()
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -43,10 +43,10 @@ def _until_it_has_changed(service: Service, rule_id: str) -> None:
     compared = "SELECT count(compared_at) FROM monitoring_run WHERE rule_id = %s"
     with service.connect() as db:
         for runs in (1, 2):
-            deadline = time.monotonic() + 20
-            while db.execute(compared, [rule_id]).fetchone() != (runs,):
-                assert time.monotonic() < deadline, service.log()[-3000:]
-                time.sleep(0.1)
+            until(
+                lambda runs=runs: db.execute(compared, [rule_id]).fetchone() == (runs,),
+                lambda: service.log()[-3000:],
+            )
             if runs == 1:
                 db.execute(
                     "UPDATE monitoring_rule SET next_run_at = now() - interval '1 min',"

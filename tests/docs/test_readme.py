@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-import time
+from functools import partial
 from html import unescape
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from django.conf import settings
 
 from tests.docs.guides import create_test_key, headings, read_guide, run_command
 from tests.world.service import Service
+from tests.world.waiting import until
 
 README = (settings.BASE_DIR / "README.md").read_text()
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", README, re.MULTILINE | re.DOTALL)
@@ -34,12 +35,9 @@ def test_readme_command_orders_a_report_that_becomes_ready(service: Service):
     created = run_command(order, service, KEY=key)
 
     address = f"{service.url}/api/v1/reports/{created['reports'][0]['id']}"
-    status, deadline = "", time.monotonic() + 10
-    while status != "READY" and time.monotonic() < deadline:
-        time.sleep(0.1)
-        headers = {"Authorization": f"Bearer {key}"}
-        status = requests.get(address, headers=headers, timeout=10).json()["status"]
-    assert status == "READY"
+    headers = {"Authorization": f"Bearer {key}"}
+    read = partial(requests.get, address, headers=headers, timeout=10)
+    until(lambda: read().json()["status"] == "READY")
 
 
 def test_commands_of_the_api_document_work_as_copied(service: Service, tmp_path):

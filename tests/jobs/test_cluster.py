@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 from django.conf import settings
 
-from tests.world.service import READY_SECONDS, end_family, is_alive
+from tests.world.service import end_family, is_alive
+from tests.world.waiting import until
 from verification.jobs.processes import parent_death_hook
 from verification.jobs.queue import CHANNEL, ENQUEUE
 
@@ -58,18 +59,16 @@ def seconds_until_done(jobs, id, limit=RECOVERY_SECONDS):
 
 
 def until_begun(jobs, *ids):
-    deadline = time.monotonic() + RECOVERY_SECONDS
-    while not all(job(jobs, id)[0] for id in ids):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: all(job(jobs, id)[0] for id in ids), seconds=RECOVERY_SECONDS)
 
 
 def settle(jobs):
     """The cluster is whole, and nothing else of this service runs."""
-    deadline = time.monotonic() + RECOVERY_SECONDS
-    while len(jobs.jobs_processes()) != PROCESSES or orphans(jobs):
-        assert time.monotonic() < deadline, (jobs.jobs_processes(), orphans(jobs))
-        time.sleep(0.05)
+    until(
+        lambda: len(jobs.jobs_processes()) == PROCESSES and not orphans(jobs),
+        lambda: (jobs.jobs_processes(), orphans(jobs)),
+        seconds=RECOVERY_SECONDS,
+    )
 
 
 def orphans(jobs):
@@ -97,10 +96,7 @@ def test_worker_that_hangs_in_a_job_is_ended(jobs):
     with jobs.changed(JOB_SECONDS="3"):
         id = enqueue(jobs, "sleep", "[60]")
 
-        deadline = time.monotonic() + RECOVERY_SECONDS
-        while job(jobs, id)[0] < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: job(jobs, id)[0] >= 2, seconds=RECOVERY_SECONDS)
 
         assert "job worker: ended by SIGALRM" in jobs.log()
         with jobs.connect() as connection:
@@ -112,10 +108,7 @@ def test_killed_cluster_leaves_no_process(jobs):
 
     kill(family[0])
 
-    deadline = time.monotonic() + 5
-    while any(is_alive(process) for process in family):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not any(is_alive(process) for process in family))
     assert orphans(jobs) == []
 
 
@@ -201,10 +194,7 @@ def start_twin(jobs, exits):
         preexec_fn=parent_death_hook(),
     )
     exits.callback(end_family, other, kill=True)
-    deadline = time.monotonic() + READY_SECONDS
-    while len(twins(jobs)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: len(twins(jobs)) >= 2)
 
 
 def twins(jobs):

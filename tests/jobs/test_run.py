@@ -29,6 +29,7 @@ from tests.fakes.metropol import PRIVATE, PUBLIC
 from tests.fakes.metropol import metropol as metropol
 from tests.world.clients import person
 from tests.world.service import free_port
+from tests.world.waiting import until
 from verification.db import embedded
 from verification.jobs.management.commands.run import ORDER
 from verification.reports.models import ReportStatus
@@ -441,10 +442,7 @@ def test_service_goes_on_after_a_full_disk(small_disk: Path, tmp_path: Path):
         assert is_named
         assert "the disk of the database is full" in run.errors.read_text()
         filler.unlink()
-        deadline = time.monotonic() + 60
-        while _ordered(url, key).status_code != 201:
-            assert time.monotonic() < deadline, run.output()
-            time.sleep(0.5)
+        until(lambda: _ordered(url, key).status_code == 201, run.output)
         kept = {report["id"] for report in _answer(f"{url}?size=200", key)["content"]}
         assert set(accepted) <= kept
         assert "adds up" in run.manage("audit_ledger")

@@ -1,5 +1,4 @@
 import threading
-import time
 from datetime import timedelta
 from tempfile import TemporaryFile
 
@@ -11,6 +10,7 @@ from django_q.tasks import async_task
 
 from tests.world.logs import log_lines as log_lines
 from tests.world.threads import run_at_once
+from tests.world.waiting import until
 from verification.jobs import queue, worker
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.queue import cluster_name, schedule_job
@@ -85,13 +85,6 @@ def is_locked(job_id: int) -> bool:
 def claimed():
     """Claim all due jobs; return their functions and arguments."""
     return [(job.function, job.arguments) for job in iter(claim, None)]
-
-
-def until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_job_is_not_claimed_before_its_commit():

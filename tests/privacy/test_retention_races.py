@@ -23,6 +23,7 @@ from tests.privacy.test_retention import DAY, age
 from tests.world.clients import Api
 from tests.world.corrections import create_wrong_report, dispute
 from tests.world.subject import Visitor
+from tests.world.waiting import until
 from verification.privacy.corrections import NoFinding
 from verification.privacy.holds import HoldRefused, hold
 from verification.privacy.models import Correction, RetentionRun
@@ -79,15 +80,8 @@ def start(action: Callable[[], Any]) -> Future[Any]:
 def start_and_block(action: Callable[[], Any]) -> Future[Any]:
     """Run an action in a thread; return when it waits for a lock."""
     future = start(action)
-    wait_until(is_anybody_waiting)
+    until(is_anybody_waiting)
     return future
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def is_anybody_waiting() -> bool:

@@ -1,7 +1,5 @@
 """The running service goes on while a migration adds columns to its tables."""
 
-import time
-
 import pytest
 
 from tests.service.conftest import Client
@@ -11,6 +9,7 @@ from tests.service.test_webhooks import receiver as receiver
 from tests.world.clients import person
 from tests.world.receiver import Receiver
 from tests.world.service import Service
+from tests.world.waiting import until
 
 pytestmark = pytest.mark.slow
 TABLES = """
@@ -25,13 +24,13 @@ def order_until_delivered(client: Client, receiver: Receiver) -> None:
     """Order reports one by one; wait until each is READY and its events have come."""
     for _ in range(REPORTS):
         (made,) = client.order(person())
-        deadline = time.monotonic() + 60
-        while client.status(made["id"]) != "READY" or not any(
-            made["id"].encode() in request.body and b"report.ready" in request.body
-            for request in list(receiver.received)
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda id=made["id"]: client.status(id) == "READY")
+        until(lambda id=made["id"]: has_received(receiver, "report.ready", id))
+
+
+def has_received(receiver: Receiver, event: str, report: str) -> bool:
+    bodies = [request.body.decode() for request in list(receiver.received)]
+    return any(event in body and report in body for body in bodies)
 
 
 def test_service_goes_on_while_every_table_gets_a_column(

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from django.conf import settings
 from tests.service.conftest import Client
 from tests.world.clients import person
 from tests.world.service import Service
+from tests.world.waiting import until
 
 pytestmark = pytest.mark.slow
 RESTORED = "live_restored"
@@ -93,10 +93,7 @@ def backup(service: Service, client: Client, tmp_path: Path) -> Path:
 
 def order_ready(client: Client) -> str:
     (made,) = client.order(person())
-    deadline = time.monotonic() + 60
-    while client.status(made["id"]) != "READY":
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: client.status(made["id"]) == "READY")
     return made["id"]
 
 
@@ -137,10 +134,7 @@ def test_restored_hold_does_not_bring_back_whom_the_retention_erased(
         db.execute("UPDATE privacy_hold SET released_at = now(), released_by = 'staff'")
         db.execute(EXPIRE, [report])
         db.execute(RUN_RETENTION)
-        deadline = time.monotonic() + 60
-        while not db.execute(IS_ERASED, [report]).fetchone()[0]:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: db.execute(IS_ERASED, [report]).fetchone()[0])
     journal = Path(service.environment["DATA_DIR"]) / "documents" / "erasures"
     shutil.copytree(journal, tmp_path / "documents" / "erasures")
 
@@ -311,11 +305,7 @@ def test_drill_removes_what_a_killed_one_left(backup: Path, service: Service):
         cwd=settings.BASE_DIR,
         env=service.environment | {"DATABASE_URL": service.database_url},
     )
-    deadline = time.monotonic() + 60
-    while len(left_by_drills(service, backup.parent)) < 2:
-        assert time.monotonic() < deadline
-        assert drill.poll() is None
-        time.sleep(0.02)
+    until(lambda: len(left_by_drills(service, backup.parent)) == 2 or drill.poll())
     drill.kill()
     drill.wait()
     assert len(left_by_drills(service, backup.parent)) == 2

@@ -18,13 +18,13 @@ from tests.world.machines import (
     database_folder,
     missing_tools,
 )
+from tests.world.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 # Processes read the clock again within ten seconds.
 ORDERED_FOR_SECONDS = 12
-READY_SECONDS = 20
 CHARGES = """
 SELECT count(*), count(DISTINCT result_id) FROM workspaces_ledgerentry
 WHERE kind = 'CHARGE'
@@ -98,7 +98,4 @@ def order(client: Client, id_number: int) -> str:
 
 
 def await_ready(client: Client, report: str) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while client.status(report) != "READY":
-        assert time.monotonic() < deadline, client.status(report)
-        time.sleep(0.1)
+    until(lambda: client.status(report) == "READY", lambda: client.status(report))

@@ -1,16 +1,15 @@
 """Exports of a running web server: sent while they are made, to clients that may go."""
 
 import json
-import time
 from datetime import timedelta
 
 import requests
 from django.utils.timezone import now
 
 from tests.world.clients import person
+from tests.world.waiting import until
 
 ORDERED = 450
-SECONDS = 15
 
 
 def get_export(service, client, kind):
@@ -54,7 +53,4 @@ def test_export_ends_when_its_client_leaves(service, unlimited_client):
     next(answer.iter_content(1))
     answer.close()
 
-    deadline = time.monotonic() + SECONDS
-    while last_event(service, unlimited_client)[0] != "export.ended":
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: last_event(service, unlimited_client)[0] == "export.ended")

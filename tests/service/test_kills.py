@@ -9,6 +9,7 @@ import pytest
 import requests
 
 from tests.world.clients import person
+from tests.world.waiting import until
 from verification.db.ids import uuid7
 
 REPORTS = 500
@@ -112,10 +113,7 @@ def test_500_reports_survive_kills_of_everything(service, unlimited_client):
         def rows(sql):
             return connection.execute(sql, [client.workspace]).fetchall()
 
-        deadline = time.monotonic() + DONE_SECONDS
-        while rows(LEFT) != [(0,)]:
-            assert time.monotonic() < deadline, rows(RESULTS)
-            time.sleep(0.2)
+        until(lambda: rows(LEFT) == [(0,)], lambda: rows(RESULTS), seconds=DONE_SECONDS)
 
         count = REPORTS
         acknowledged = set(orders.acknowledged)

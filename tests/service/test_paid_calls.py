@@ -16,6 +16,7 @@ from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.service.conftest import Client
 from tests.world.clients import person
 from tests.world.service import Service
+from tests.world.waiting import until
 
 pytestmark = pytest.mark.slow
 DONE_SECONDS = 240
@@ -89,11 +90,8 @@ def order(client, first, count, checks=CHECKS, **subject):
     client.order(*items)
 
 
-def until(asked, service):
-    deadline = time.monotonic() + DONE_SECONDS
-    while not asked():
-        assert time.monotonic() < deadline, service.log()[-3000:]
-        time.sleep(0.02)
+def until_done(asked, service):
+    until(asked, lambda: service.log()[-3000:], seconds=DONE_SECONDS)
 
 
 def rows(service, client, sql):
@@ -127,12 +125,12 @@ def test_lost_paid_answer_is_not_paid_for_again(asking, smile_id, metropol):
     )
     order(client, 50000009, 2)
     # The source has done and charged the work, and its answers are on their way.
-    until(lambda: len(smile_id.jobs) == len(metropol.seen) == 2, asking)
+    until_done(lambda: len(smile_id.jobs) == len(metropol.seen) == 2, asking)
 
     asking.kill_jobs()
     smile_id.faults.slow = metropol.faults.slow = 0
     asking.start_jobs()
-    until(lambda: rows(asking, client, LEFT) == [(0,)], asking)
+    until_done(lambda: rows(asking, client, LEFT) == [(0,)], asking)
 
     both = assert_nothing_was_paid_twice(asking, client, smile_id, metropol, 2)
     assert both == 2
@@ -146,13 +144,13 @@ def test_stopping_cluster_waits_for_a_paid_answer_and_calls_nobody(asking, metro
     )
     metropol.faults.slow = 13
     order(client, 51000009, 1, ["CRB_SCORE"])
-    until(lambda: metropol.seen, asking)
+    until_done(lambda: metropol.seen, asking)
     waits = "waits up to 40 seconds for verification.checks.engine.run_due_checks"
     before = asking.log().count(waits)
 
     with ThreadPoolExecutor(1) as operator:
         stopped = operator.submit(asking.stop_jobs)
-        until(lambda: asking.log().count(waits) > before, asking)
+        until_done(lambda: asking.log().count(waits) > before, asking)
         order(client, 51000019, 1, ["CRB_SCORE"])
         stopped.result()
 
@@ -164,7 +162,7 @@ def test_stopping_cluster_waits_for_a_paid_answer_and_calls_nobody(asking, metro
     ]
     metropol.faults.slow = 0
     asking.start_jobs()
-    until(lambda: rows(asking, client, LEFT) == [(0,)], asking)
+    until_done(lambda: rows(asking, client, LEFT) == [(0,)], asking)
     assert rows(asking, client, ENDED) == [("CRB_SCORE", "COMPLETED", "", 2)]
 
 
@@ -182,7 +180,7 @@ def test_killed_workers_make_no_paid_call_twice(asking, smile_id, metropol):
         time.sleep(random.uniform(0, 3))
         asking.kill_jobs()
         asking.start_jobs()
-    until(lambda: rows(asking, client, LEFT) == [(0,)], asking)
+    until_done(lambda: rows(asking, client, LEFT) == [(0,)], asking)
 
     assert_nothing_was_paid_twice(asking, client, smile_id, metropol, ordered)
 
@@ -199,7 +197,7 @@ def test_killed_workers_begin_no_v3_job_twice(asking_v3, smile_id_v3):
         time.sleep(random.uniform(0.5, 2))
         asking_v3.kill_jobs()
         asking_v3.start_jobs()
-    until(lambda: rows(asking_v3, client, LEFT) == [(0,)], asking_v3)
+    until_done(lambda: rows(asking_v3, client, LEFT) == [(0,)], asking_v3)
 
     begun = Counter(job["id_number"] for job in smile_id_v3.jobs.values())
     assert set(begun.values()) == {1}

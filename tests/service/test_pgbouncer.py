@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.service.conftest import Client
 from tests.world.clients import person
 from tests.world.service import ROLE, STOP_SECONDS, Service, free_port
+from tests.world.waiting import until
 from verification.backups.checks import check_addresses
 from verification.db import embedded
 from verification.db.startup import find_pooler
@@ -90,10 +91,10 @@ def test_web_and_jobs_work_behind_session_pooling(
         client = Client(service, "sandbox")
         reports = client.order(*[person()] * 5)
 
-        deadline = time.monotonic() + STOP_SECONDS
-        while {client.status(report["id"]) for report in reports} != {"READY"}:
-            assert time.monotonic() < deadline, service.log()[-3000:]
-            time.sleep(0.1)
+        until(
+            lambda: all(client.status(report["id"]) == "READY" for report in reports),
+            lambda: service.log()[-3000:],
+        )
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from django.conf import settings
 from tests.service.conftest import Client
 from tests.world.clients import person
 from tests.world.service import READY_SECONDS, Service, end_family
+from tests.world.waiting import until
 from tests.world.web_proxies import DEPLOY, Caddy, Nginx, WebProxy
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.problems import MEDIA_TYPE
@@ -224,10 +225,10 @@ def count_reports(service: Service, client: Client) -> int:
 def wait_for_more_created(orders: list[Orders]) -> None:
     """Wait until each client has had three more orders accepted."""
     wanted = [len(order.created) + 3 for order in orders]
-    deadline = time.monotonic() + MORE_SECONDS
-    while any(len(o.created) < n for o, n in zip(orders, wanted, strict=True)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(
+        lambda: all(len(o.created) >= n for o, n in zip(orders, wanted, strict=True)),
+        seconds=MORE_SECONDS,
+    )
 
 
 def assert_problem(answer: requests.Response) -> None:

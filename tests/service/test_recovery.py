@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.world.waiting import until
 from tests.world.web_proxies import DEPLOY
 from verification.db import embedded
 from verification.web.metrics import DATABASE
@@ -117,10 +117,7 @@ def test_database_goes_back_to_the_moment_before_a_wrong_command(
     )
     cluster.control("start")
     # It may be read before it has read the log.
-    deadline = time.monotonic() + 30
-    while cluster.ask("SELECT pg_is_in_recovery()") == (True,):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: cluster.ask("SELECT pg_is_in_recovery()") != (True,))
 
     assert cluster.ask("SELECT id FROM orders") == (1,)
     # Only with the key can the repository be read.

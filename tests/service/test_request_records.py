@@ -1,11 +1,9 @@
 """Records of requests of a running web server: when they are written."""
 
-import time
 from typing import Any
 
 from tests.world.service import Service
-
-SECONDS = 10
+from tests.world.waiting import until
 
 
 def number_of_records(service: Service, request_id: str) -> int:
@@ -20,10 +18,7 @@ def number_of_records(service: Service, request_id: str) -> int:
 def test_request_is_recorded_within_seconds(service, client):
     client.post("/reports", X_Request_Id="soon")
 
-    deadline = time.monotonic() + SECONDS
-    while not number_of_records(service, "soon"):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: number_of_records(service, "soon"))
 
 
 def test_requests_before_a_stop_are_recorded(service, client):

@@ -11,6 +11,7 @@ from tests.world.clients import person
 from tests.world.deliveries import SECRET
 from tests.world.receiver import Receiver, Script
 from tests.world.receiver import authority as authority
+from tests.world.waiting import until
 from webhooks.models import Event
 from webhooks.sender import signing_key
 
@@ -82,10 +83,11 @@ def test_2000_events_arrive_while_workers_are_killed(
         random.choice(running).kill()
 
     with service.connect() as connection:
-        deadline = time.monotonic() + DONE_SECONDS
-        while connection.execute(LEFT, [client.workspace]).fetchone() != (0,):
-            assert time.monotonic() < deadline, service.log()[-3000:]
-            time.sleep(0.2)
+        until(
+            lambda: connection.execute(LEFT, [client.workspace]).fetchone() == (0,),
+            lambda: service.log()[-3000:],
+            seconds=DONE_SECONDS,
+        )
         claims = dict(connection.execute(CLAIMS, [client.workspace]).fetchall())
 
     arrived = Counter(r.headers["webhook-id"] for r in receiver.received)

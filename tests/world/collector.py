@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -14,6 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
 )
 
+from tests.world.waiting import until
 from verification import tracing
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -65,11 +65,11 @@ class Collector:
     def named(self, name: str) -> list[Any]:
         return [span for span in self.spans() if span.name == name]
 
-    def wait_for(self, *names: str, seconds: float = 30) -> None:
-        end = time.monotonic() + seconds
-        while missing := set(names) - {span.name for span in self.spans()}:
-            assert time.monotonic() < end, missing
-            time.sleep(0.05)
+    def wait_for(self, *names: str) -> None:
+        until(lambda: not self._missing(names), lambda: self._missing(names))
+
+    def _missing(self, names: tuple[str, ...]) -> set[str]:
+        return set(names) - {span.name for span in self.spans()}
 
 
 def attributes(span: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from verification.db import embedded
 from verification.settings.connections import primary_url
 
 PORT = 5432
-READY_SECONDS = 30
+READY_SECONDS = 90
 SETTINGS = {
     "listen_addresses": "*",
     "unix_socket_directories": "",

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 import trustme
 
+from tests.world.waiting import until
+
 # Only `lookup_here` resolves this name.
 HOST = "hooks.acacia.test"
 # The first byte of a client that begins TLS.
@@ -114,11 +116,8 @@ class Receiver:
     def url(self, path: str = "/", host: str = HOST) -> str:
         return f"https://{host}:{self.port}{path}"
 
-    def wait_for(self, requests: int, seconds: float = 10) -> list[Received]:
-        end = time.monotonic() + seconds
-        while len(self.received) < requests and time.monotonic() < end:
-            time.sleep(0.005)
-        assert len(self.received) >= requests, "not received in time"
+    def wait_for(self, requests: int) -> list[Received]:
+        until(lambda: len(self.received) >= requests)
         return self.received
 
     def drop_connections(self) -> None:

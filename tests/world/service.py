@@ -33,6 +33,7 @@ from django.conf import settings
 from psycopg import sql
 
 from tests.world.database import create_database, database_url
+from tests.world.waiting import until
 from verification.jobs.processes import parent_death_hook
 
 NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
@@ -51,7 +52,7 @@ SERVED = (
     "tests/jobs/test_cluster.py",
     "tests/service/",
 )
-READY_SECONDS = 40
+READY_SECONDS = 90
 STOP_SECONDS = 45
 
 
@@ -131,13 +132,11 @@ class Service:
             (since,) = connection.execute("SELECT now()").fetchone() or ()
             cluster = self.environment.get("JOB_CLUSTER", "") + "%"
             self._jobs = self._running(self._jobs, "manage.py", "jobs")
-            deadline = time.monotonic() + READY_SECONDS
-            while not connection.execute(
-                "SELECT 1 FROM jobs_heartbeat WHERE beat_at > %s AND cluster LIKE %s",
-                [since, cluster],
-            ).fetchone():
-                assert time.monotonic() < deadline, self.log()[-5000:]
-                time.sleep(0.05)
+            beat = "SELECT 1 FROM jobs_heartbeat WHERE beat_at > %s AND cluster LIKE %s"
+            until(
+                lambda: connection.execute(beat, [since, cluster]).fetchone(),
+                lambda: self.log()[-5000:],
+            )
 
     def kill_web(self) -> None:
         """Kill all processes of the web server."""
@@ -243,10 +242,10 @@ def end_family(root: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
             process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
     code = root.wait(STOP_SECONDS)
     assert kill or code == 0, f"exit code {code}"
-    deadline = time.monotonic() + STOP_SECONDS
-    while left := [process for process in family if is_alive(process)]:
-        assert time.monotonic() < deadline, f"left over: {left}"
-        time.sleep(0.02)
+    until(
+        lambda: not any(is_alive(process) for process in family),
+        lambda: f"left over: {[process for process in family if is_alive(process)]}",
+    )
 
 
 def _role_url() -> str:
