@@ -11,8 +11,9 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.urls import addresses
-from verification.console.base import PAGE_SIZE, Place, member_required, read_id
+from verification.console.base import PAGE_SIZE, Place, member_required
 from verification.console.fields import ALL_CHOICE, FilterForm, filter_field
+from verification.web.pages import read_id
 from workspaces.api_requests import (
     RETENTION,
     ApiRequestFilters,

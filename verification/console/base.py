@@ -41,7 +41,7 @@ from verification.backoffice import audit
 from verification.console.orders import Offer
 from verification.golive.applications import ActingUser
 from verification.reports.models import Report
-from verification.web.pages import View, private_page
+from verification.web.pages import View, private_page, read_id
 from workspaces import rate_limits
 from workspaces.members import ALLOWED, NotAllowed, Permission, has_permission
 from workspaces.models import Account, Client, Environment, Member, Workspace
@@ -75,14 +75,6 @@ def page_number(request: HttpRequest) -> int:
     text = request.GET.get("page", "")
     is_number = text.isascii() and text.isdigit() and len(text) < 8
     return min(int(text), LAST_PAGE) if is_number else 0
-
-
-def read_id(text: str) -> UUID | None:
-    """Return the id after which a list continues; None for a missing or wrong one."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 # Sections with their labels. A page's URL name begins with the name of its section.

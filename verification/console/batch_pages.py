@@ -72,7 +72,7 @@ from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import InvalidRequest
 from verification.reports.status import NotLaunchable
 from verification.values.formats import one_line
-from verification.web.pages import attachment
+from verification.web.pages import attachment, read_id
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
 from workspaces.models import Member
@@ -153,11 +153,8 @@ def _has_choice(place: Place) -> bool:
 
 def _earlier_upload(place: Place) -> Upload | None:
     """Return the upload that is sent again, which the address names."""
-    try:
-        earlier = UUID(place.request.GET.get("again", ""))
-    except ValueError:
-        return None
-    return _uploads(place).filter(pk=earlier).first()
+    earlier = read_id(place.request.GET.get("again", ""))
+    return _uploads(place).filter(pk=earlier).first() if earlier else None
 
 
 def _render_upload(

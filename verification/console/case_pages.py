@@ -22,7 +22,6 @@ from verification.console.base import (
     member_name,
     member_required,
     post_required,
-    read_id,
 )
 from verification.console.decline_notices import count_to_hand_over
 from verification.console.fields import (
@@ -48,6 +47,7 @@ from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.models import Report
 from verification.values.clock import now
+from verification.web.pages import read_id
 from workspaces.members import Permission, has_permission
 from workspaces.models import MAX_DECISION_HOURS, Member
 

@@ -21,7 +21,6 @@ from verification.console.base import (
     Text,
     member_required,
     post_required,
-    read_id,
 )
 from verification.console.fields import (
     REQUIRED_ERROR,
@@ -68,6 +67,7 @@ from verification.decisions.rules import (
     read_rules,
     words_for,
 )
+from verification.web.pages import read_id
 from workspaces.members import Permission
 
 REPORT_FACTS = {

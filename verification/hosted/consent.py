@@ -51,14 +51,6 @@ Verb = Callable[[UUID, int, decisions.Evidence, str], ConsentRecord]
 
 # For one link. A wrong name does not count as a wrong answer to the challenge.
 SIGNATURES_PER_MINUTE = 10
-# HTTP statuses of pages whose link takes no answer now; other pages have 200.
-STATUS_CODES = {
-    Stage.REPLACED: 410,
-    Stage.CANCELLED: 410,
-    Stage.EXPIRED: 410,
-    Stage.LOCKED: 429,
-    Stage.LOCKED_FOR_GOOD: 410,
-}
 # At these stages a visitor can say that they are not the subject.
 NOT_ME_STAGES = {
     Stage.CHALLENGE,
@@ -80,8 +72,7 @@ def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if visited.stage == Stage.DATA:
         return see_other(subject_pages.path_of(visited.consent.pk))
     context = consent_page.page_context(request, visited)
-    status = STATUS_CODES.get(visited.stage, 200)
-    return render_page(request, visited.stage, context, status)
+    return render_page(request, visited.stage, context, visited.status)
 
 
 @pages.post_at(Stage.ASKED)

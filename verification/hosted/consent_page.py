@@ -187,6 +187,16 @@ def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
     return Stage.ASKED
 
 
+# HTTP statuses of pages whose link takes no answer now; other pages have 200.
+STATUS_CODES = {
+    Stage.REPLACED: 410,
+    Stage.CANCELLED: 410,
+    Stage.EXPIRED: 410,
+    Stage.LOCKED: 429,
+    Stage.LOCKED_FOR_GOOD: 410,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class OpenConsent:
     """A consent that this browser has opened by a link."""
@@ -194,6 +204,11 @@ class OpenConsent:
     consent: Consent
     visit: Visit
     stage: Stage
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the page."""
+        return STATUS_CODES.get(self.stage, 200)
 
 
 class ConsentPages(HostedPages[OpenConsent]):

@@ -31,16 +31,15 @@ from verification.decisions.models import (
 from verification.documents.decline_notice import notice_pdf
 from verification.hosted.consent_page import OpenConsent
 from verification.hosted.hosted_pages import (
-    render_page,
     require_rate,
     see_other,
 )
 from verification.hosted.subject_data import (
     DOWNLOADS_PER_MINUTE,
     SubjectPages,
-    data_context,
     data_required,
     proof_of,
+    render_data,
     subject_pages,
 )
 from verification.privacy import access
@@ -99,7 +98,7 @@ def show(
     request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
 ) -> HttpResponse:
     notices.record_reading(notice, FactKind.OPENED)
-    return render_page(request, "data/notice", data_context(visited) | _context(notice))
+    return render_data(request, visited, "notice", **_context(notice))
 
 
 @require_safe

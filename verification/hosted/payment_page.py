@@ -180,15 +180,6 @@ PAYMENT_METHODS = {
 DESCRIPTIONS = (_("Verification report for %(name)s"), _("Top-up for %(name)s"))
 
 
-@dataclass(frozen=True, slots=True)
-class RefundLine:
-    """A refund that is on its way to the payer, or done."""
-
-    amount: str
-    is_done: bool
-    at: Any
-
-
 def format_money(amount: Decimal | None, currency: str) -> str:
     # The space does not break, so that currency and amount stay on one line.
     return f"{currency}\N{NO-BREAK SPACE}{amount or 0:,.2f}"
@@ -225,7 +216,10 @@ def order_context(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]
         "checks": check_prices(report, payment.currency),
         "purpose": report.purpose,
         "reference": report.reference,
-        "about": _subject_initials(report),
+        # Only a third party needs them.
+        "about": initials(report.subject_name)
+        if report.payment_mode == PaymentMode.THIRD_PARTY
+        else "",
         "expires_at": payment.expires_at,
         "provider": provider_label(report.environment),
         "ways": payment_methods_text(report.environment),
@@ -307,14 +301,15 @@ def extra_payments(checkouts: list[Checkout]) -> list[dict[str, Any]]:
     ]
 
 
-def refund_lines(checkout: Checkout) -> list[RefundLine]:
+def refund_lines(checkout: Checkout) -> list[dict[str, Any]]:
+    """Return the refunds that are on their way to the payer, or done."""
     shown = {RefundStatus.APPROVED, RefundStatus.DONE}
     return [
-        RefundLine(
-            format_money(refund.amount, checkout.paid_currency),
-            refund.status == RefundStatus.DONE,
-            refund.ended_at,
-        )
+        {
+            "amount": format_money(refund.amount, checkout.paid_currency),
+            "is_done": refund.status == RefundStatus.DONE,
+            "at": refund.ended_at,
+        }
         for refund in sorted(checkout.refunds.all(), key=lambda refund: refund.pk)
         if refund.status in shown
     ]
@@ -399,13 +394,6 @@ def renewal_context(payment: Payment, stage: Stage) -> dict[str, Any]:
         "can_ask": bool(payment_links.client_action_needed(report, payment, now())),
         "has_asked": payment.link_requested_at is not None,
     }
-
-
-def _subject_initials(report: Report) -> str:
-    """Return the subject's initials if a third party pays."""
-    if report.payment_mode != PaymentMode.THIRD_PARTY:
-        return ""
-    return initials(report.subject_name)
 
 
 # Milliseconds of any time up to the year 2286 have fewer.

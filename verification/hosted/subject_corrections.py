@@ -26,6 +26,7 @@ from verification.hosted.hosted_pages import (
 from verification.hosted.subject_data import (
     data_context,
     proof_of,
+    render_data,
     subject_pages,
     subject_required,
 )
@@ -97,11 +98,9 @@ def show(request: HttpRequest, visited: OpenConsent, correction: UUID) -> HttpRe
         with suppress(NotWithdrawable):
             corrections.withdraw(row.pk)
         return _redirect(visited, row)
-    shown: dict[str, Any] = {
-        "view": subject_data_page.correction_view(row, row.report.workspace),
-        "documents": [document.name for document in row.documents.order_by("id")],
-    }
-    return render_page(request, "data/correction", data_context(visited) | shown)
+    view = subject_data_page.correction_view(row, row.report.workspace)
+    documents = [document.name for document in row.documents.order_by("id")]
+    return render_data(request, visited, "correction", view=view, documents=documents)
 
 
 def _sees(visited: OpenConsent, report: Report) -> bool:

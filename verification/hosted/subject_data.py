@@ -42,7 +42,7 @@ from verification.privacy.models import RequestKind
 from verification.privacy.people import Proof
 from verification.reports.models import Report
 from verification.values.clock import now
-from verification.web.pages import View, attachment
+from verification.web.pages import View, attachment, read_id
 from workspaces import rate_limits
 from workspaces.models import Environment
 
@@ -50,13 +50,6 @@ from workspaces.models import Environment
 DOWNLOADS_PER_MINUTE = 10
 MAX_REPORTS_IN_PDF = 100
 
-# HTTP statuses of pages whose link opens nothing now; other pages have 200.
-STATUS_CODES = {
-    Stage.REPLACED: 410,
-    Stage.EXPIRED: 410,
-    Stage.LOCKED: 429,
-    Stage.LOCKED_FOR_GOOD: 410,
-}
 TEMPLATES = {Stage.EXPIRED: "data/expired", Stage.UNPROVED: "data/unproved"}
 
 
@@ -132,42 +125,33 @@ def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return _show_data(request, visited)
     context = consent_page.page_context(request, visited) | _proof_paths(visited)
     template = TEMPLATES.get(visited.stage, visited.stage.value)
-    status = STATUS_CODES.get(visited.stage, 200)
-    return render_page(request, template, context, status)
+    return render_page(request, template, context, visited.status)
 
 
 def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     report = visited.consent.report
-    context = data_context(visited)
     if report.erased_at:
-        return render_page(request, "data/erased", context | {"report": report})
+        return render_data(request, visited, "erased", report=report)
     if visited.visit.is_for_notice:
         return see_other(
             reverse("hosted:data-newest-notice", args=[visited.consent.pk])
         )
     access.record_access(report, RequestKind.ACCESS)
-    older_than = _cursor(request)
+    # The report at which the page before ended
+    older_than = read_id(request.GET.get("older-than", ""))
     # One more than fit on a page, to know whether another follows
     most = subject_data_page.CHECKS_PER_PAGE + 1
     known = access.reports_of(proof_of(visited), older_than)[:most]
     shown = subject_data_page.first_page(known)
-    context |= {
-        "found": [
-            subject_data_page.report_view(one, is_short=True)
-            for one in access.load_reports(shown, now())
-        ],
-        "is_first": older_than is None,
-        "older": shown[-1].pk if len(shown) < len(known) else None,
-    }
-    return render_page(request, "data/found", context)
-
-
-def _cursor(request: HttpRequest) -> UUID | None:
-    """Return the report at which the page before ended."""
-    try:
-        return UUID(request.GET.get("older-than", ""))
-    except ValueError:
-        return None
+    found = access.load_reports(shown, now())
+    return render_data(
+        request,
+        visited,
+        "found",
+        found=[subject_data_page.report_view(one, is_short=True) for one in found],
+        is_first=older_than is None,
+        older=shown[-1].pk if len(shown) < len(known) else None,
+    )
 
 
 def data_required(view: VisitedView[OpenConsent]) -> View:
@@ -231,6 +215,13 @@ def data_context(visited: OpenConsent) -> Context:
         **client_context(report.workspace, report.environment),
         "is_test": report.environment == Environment.SANDBOX,
     }
+
+
+def render_data(
+    request: HttpRequest, visited: OpenConsent, name: str, **shown: Any
+) -> HttpResponse:
+    """Render a template of `hosted/data` behind the gate."""
+    return render_page(request, f"data/{name}", data_context(visited) | shown)
 
 
 def _proof_paths(visited: OpenConsent) -> Context:

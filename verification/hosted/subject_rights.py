@@ -14,13 +14,12 @@ from django.views.decorators.http import require_safe
 from verification.hosted.consent_page import OpenConsent
 from verification.hosted.hosted_pages import (
     ASK_OR_DO,
-    render_page,
     see_other,
 )
 from verification.hosted.subject_data import (
-    data_context,
     data_required,
     proof_of,
+    render_data,
     subject_pages,
     subject_required,
 )
@@ -47,7 +46,7 @@ def objection(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if report.erased_at:
         return see_other(path)
     if request.method != "POST":
-        return render_page(request, "data/objection", data_context(visited))
+        return render_data(request, visited, "objection")
     object_to_use(
         report.pk,
         Origin.SUBJECT,
@@ -60,7 +59,7 @@ def objection(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 @require_safe
 @subject_required
 def objected(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
-    return render_page(request, "data/objected", data_context(visited))
+    return render_data(request, visited, "objected")
 
 
 @ASK_OR_DO
@@ -71,8 +70,10 @@ def others(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if request.method == "POST":
         ask_to_join(proof)
         return see_other(f"{subject_pages.path_of(visited.consent.pk)}others")
-    shown = {"asked": newest_join(proof), "is_confirmed": proof.is_confirmed}
-    return render_page(request, "data/others", data_context(visited) | shown)
+    asked, is_confirmed = newest_join(proof), proof.is_confirmed
+    return render_data(
+        request, visited, "others", asked=asked, is_confirmed=is_confirmed
+    )
 
 
 @ASK_OR_DO
@@ -83,7 +84,7 @@ def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if report.erased_at or waiting_erasure(report):
         return see_other(f"{path}deletion")
     if request.method != "POST":
-        return render_page(request, "data/delete", data_context(visited))
+        return render_data(request, visited, "delete")
     try:
         request_erasure(
             report.pk,
@@ -103,7 +104,7 @@ def held(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     report = visited.consent.report
     if not is_held(Person.of(report, proof_of(visited)).find().reports):
         return subject_pages.redirect(visited.consent.pk)
-    return render_page(request, "data/held", data_context(visited))
+    return render_data(request, visited, "held")
 
 
 @require_safe
@@ -115,9 +116,8 @@ def deletion(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return subject_pages.redirect(visited.consent.pk)
     erasure = erasure_of(report)
     if report.erased_at and (erasure is None or erasure.ended_at):
-        context = data_context(visited) | {"report": report, "erasure": erasure}
-        return render_page(request, "data/erased", context)
-    return render_page(request, "data/deletion", data_context(visited))
+        return render_data(request, visited, "erased", report=report, erasure=erasure)
+    return render_data(request, visited, "deletion")
 
 
 @require_safe

@@ -30,7 +30,7 @@ from verification.hosted.payment_page import ProviderReturn
 from verification.payments import checkouts
 from verification.payments.models import Checkout
 from verification.payments.registry import NoPaymentProvider
-from verification.web.pages import allow_sources
+from verification.web.pages import allow_sources, read_id
 from workspaces import rate_limits
 from workspaces.models import Account
 
@@ -153,9 +153,8 @@ def _state(came_back: ProviderReturn) -> HttpResponse:
 
 
 def _find_return(request: HttpRequest, account: Account) -> ProviderReturn | None:
-    try:
-        checkout_id = UUID(request.GET.get("back", ""))
-    except ValueError:
+    checkout_id = read_id(request.GET.get("back", ""))
+    if checkout_id is None:
         return None
     checkout = Checkout.objects.filter(pk=checkout_id, account=account).first()
     return ProviderReturn(checkout, payment_page.since(request)) if checkout else None

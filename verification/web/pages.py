@@ -8,6 +8,7 @@ from datetime import datetime
 from email.utils import parseaddr
 from functools import wraps
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -96,6 +97,14 @@ def attachment(
         content_type=content_type,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
+
+
+def read_id(text: str) -> UUID | None:
+    """Return an id that an address names; None for a missing or wrong one."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def minutes_until(moment: datetime | None) -> int:
