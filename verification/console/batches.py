@@ -340,7 +340,13 @@ class Judged:
 def judge(client: Client, rows: Rows, choice: Choice, offer: Offer) -> Judged:
     """Quote the rows, or return what is wrong with them. Nothing is stored."""
     items = [build_item(choice, row.values, offer) for row in rows.rows]
-    judged = Judged(rows, items, None, [], list(_cell_faults(rows)))
+    numbers = rows.column_numbers
+    faults = [
+        RowFault(row.line.number, numbers[name], rows.inputs[name].label, text)
+        for row in rows.rows
+        for name, text in row.faults.items()
+    ]
+    judged = Judged(rows, items, None, [], faults)
     try:
         judged.quote = quote_items(client, items, draft=choice.is_draft_only(offer))
     except InvalidRequest as e:
@@ -350,14 +356,6 @@ def judge(client: Client, rows: Rows, choice: Choice, offer: Offer) -> Judged:
         judged.faults += _find_repeats(client, judged)
     judged.faults.sort(key=lambda f: (f.row, -1 if f.column is None else f.column))
     return judged
-
-
-def _cell_faults(rows: Rows) -> Iterator[RowFault]:
-    numbers = rows.column_numbers
-    for row in rows.rows:
-        for name, text in row.faults.items():
-            label = rows.inputs[name].label
-            yield RowFault(row.line.number, numbers[name], label, text)
 
 
 def _add_faults(judged: Judged, faults: Sequence[Fault]) -> None:

@@ -158,25 +158,20 @@ def preview(place: Place) -> HttpResponse:
     _require_rate(place)
     chosen = place.request.GET.get("in", "")
     is_known = chosen in dict(settings.LANGUAGES)
+    brand, logo = brands.brand_of(place.workspace), None
     with translation.override(chosen if is_known else translation.get_language()):
-        return _preview(place)
-
-
-def _preview(place: Place) -> HttpResponse:
-    brand = brands.brand_of(place.workspace)
-    form = _form(place, brand)
-    logo = None
-    if place.posted is not None:
-        form.is_valid()
-        brand, logo = _draft(brand, form)
-    shown = {
-        **operator_context(),
-        **preview_context(place.workspace),
-        **context_of(brand),
-    }
-    if logo:
-        shown["brand_logo"] = f"data:image/png;base64,{b64encode(logo).decode()}"
-    response = render(place.request, "hosted/asked.html", shown)
+        if place.posted is not None:
+            form = _form(place, brand)
+            form.is_valid()
+            brand, logo = _draft(brand, form)
+        shown = {
+            **operator_context(),
+            **preview_context(place.workspace),
+            **context_of(brand),
+        }
+        if logo:
+            shown["brand_logo"] = f"data:image/png;base64,{b64encode(logo).decode()}"
+        response = render(place.request, "hosted/asked.html", shown)
     if logo:
         allow_sources(response, img_src=["data:"])
     return response

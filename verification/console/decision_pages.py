@@ -9,7 +9,6 @@ from uuid import UUID
 from django import forms
 from django.db import transaction
 from django.http import HttpResponse
-from django.utils.text import format_lazy
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
@@ -18,6 +17,7 @@ from verification.console.decline_notices import NoticeRuleForm, notices_context
 from verification.console.fields import (
     REQUIRED_ERROR,
     ChoicesForm,
+    check_reasons,
     decision_field,
     reasons_field,
     text_field,
@@ -33,7 +33,6 @@ from verification.decisions.decide import (
 from verification.decisions.findings import find_contradictions
 from verification.decisions.models import (
     CODE_PATTERN,
-    MAX_CODES,
     MAX_NOTE_LENGTH,
     MAX_TEXT_LENGTH,
     AdverseNotice,
@@ -91,12 +90,7 @@ class DecisionForm(ChoicesForm):
     def clean(self) -> dict[str, Any]:
         typed: dict[str, Any] = super().clean() or {}
         codes = typed.get("codes", [])
-        if typed.get("status") == DecisionStatus.DECLINED and not codes:
-            if "codes" not in self.errors:
-                self.add_error("codes", _("Choose at least one reason for a decline"))
-        elif len(codes) > MAX_CODES:
-            error = format_lazy(_("Choose at most {most} reasons"), most=MAX_CODES)
-            self.add_error("codes", error)
+        check_reasons(self, typed.get("status"))
         for code in set(codes) & set(self.contradictions):
             self.add_error("codes", self.contradictions[code])
         if typed.get("not_on_bureau"):
@@ -396,21 +390,17 @@ def edit_settings(place: Place) -> HttpResponse:
 @member_required(Permission.MANAGE_SETTINGS)
 def add_reason(place: Place) -> HttpResponse:
     form = NewReasonForm(place.posted)
-    if form.is_valid() and _add_reason(place, form):
-        return place.to("settings-decisions", success=_("Saved."))
+    if form.is_valid():
+        try:
+            with transaction.atomic():
+                made = reason_codes.add_code(place.workspace, **form.cleaned_data)
+                place.record("reason-code.added", made)
+            return place.to("settings-decisions", success=_("Saved."))
+        except reason_codes.CodeTaken:
+            form.add_error("code", _("There is a reason with this code"))
+        except reason_codes.TooManyCodes:
+            form.add_error(None, _("There are too many reasons. Reword one of them."))
     return place.render("settings/reason", {"form": form})
-
-
-def _add_reason(place: Place, form: NewReasonForm) -> bool:
-    try:
-        with transaction.atomic():
-            made = reason_codes.add_code(place.workspace, **form.cleaned_data)
-            place.record("reason-code.added", made)
-    except reason_codes.CodeTaken:
-        form.add_error("code", _("There is a reason with this code"))
-    except reason_codes.TooManyCodes:
-        form.add_error(None, _("There are too many reasons. Reword one of them."))
-    return form.is_valid()
 
 
 @member_required(Permission.MANAGE_SETTINGS)

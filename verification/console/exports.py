@@ -79,20 +79,16 @@ def overview(place: Place) -> HttpResponseBase:
     if form.is_valid():
         subject = f"exports:{place.member.pk}"
         if not rate_limits.count(subject, EXPORTS_PER_MINUTE).exceeded:
-            return _export(place, form)
+            typed = form.cleaned_data
+            return Export(
+                KINDS[typed["kind"]],
+                place.client,
+                typed["period"],
+                typed["format"],
+                audit.actor_of(place.request),
+                Channel.CONSOLE,
+                masked=not typed.get("in_full"),
+                reason=typed.get("reason", ""),
+            ).response()
         form.add_error(None, _("Wait a minute before the next export."))
     return place.render("exports", {"form": form, "most": MAX_DAYS})
-
-
-def _export(place: Place, form: ExportForm) -> HttpResponseBase:
-    typed = form.cleaned_data
-    return Export(
-        KINDS[typed["kind"]],
-        place.client,
-        typed["period"],
-        typed["format"],
-        audit.actor_of(place.request),
-        Channel.CONSOLE,
-        masked=not typed.get("in_full"),
-        reason=typed.get("reason", ""),
-    ).response()

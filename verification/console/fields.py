@@ -7,10 +7,11 @@ from typing import Any
 
 import pycountry
 from django import forms
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
-from verification.decisions.models import DecisionStatus
+from verification.decisions.models import MAX_CODES, DecisionStatus
 from verification.values import formats
 from verification.values.formats import one_line
 
@@ -152,6 +153,16 @@ def reasons_field() -> forms.MultipleChoiceField:
         help_text=_("The subject reads them. A decline needs one"),
         error_messages={"invalid_choice": _("Choose reasons that are offered here")},
     )
+
+
+def check_reasons(form: forms.Form, status: str | None) -> None:
+    """Add an error if a decision of this status has too few or too many reasons."""
+    codes = form.cleaned_data.get("codes", [])
+    if len(codes) > MAX_CODES:
+        error = format_lazy(_("Choose at most {most} reasons"), most=MAX_CODES)
+        form.add_error("codes", error)
+    elif status == DecisionStatus.DECLINED and not codes and "codes" not in form.errors:
+        form.add_error("codes", _("Choose at least one reason for a decline"))
 
 
 COUNTRIES = sorted((c.alpha_2, c.name) for c in pycountry.countries)

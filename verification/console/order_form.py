@@ -124,7 +124,11 @@ class ChoiceForm(ChoicesForm):
         if chosen and chosen.needs_consent(offer):
             initial["consent"] = chosen.consent
         self.environment, self.offer = environment, offer
-        is_company = subject_type == SubjectType.COMPANY
+        asked = _("We ask the person, by e-mail or SMS")
+        payer = _("The person, by a link")
+        if subject_type == SubjectType.COMPANY:
+            asked = _("We ask the company, by e-mail or SMS")
+            payer = _("The company, by a link")
         checks = [d for d in offer.checks.values() if is_offered(d, subject_type)]
         packages = [
             (package.name, _package_label(package, offer))
@@ -134,8 +138,19 @@ class ChoiceForm(ChoicesForm):
         choices: dict[str, Choices] = {
             "checks": [(d.name, _check_label(d)) for d in sorted_checks(checks)],
             "package": [("", _("None: single checks")), *packages],
-            "consent": _consent_choices(is_company),
-            "payment_mode": _payment_choices(is_company),
+            "consent": [
+                (Consent.Mode.SERVICE_HOSTED, asked),
+                (
+                    Consent.Mode.CUSTOMER_ATTESTED,
+                    _("You have it already, and attest it"),
+                ),
+                ("", _("It comes later: this is a draft")),
+            ],
+            "payment_mode": [
+                (PaymentMode.SELF, _("Your workspace")),
+                (PaymentMode.CANDIDATE, payer),
+                (PaymentMode.THIRD_PARTY, _("Somebody else, by a link")),
+            ],
         }
         super().__init__(typed, initial=initial, choices=choices)
         for name in choices:
@@ -234,28 +249,6 @@ def _package_label(package: CheckPackage, offer: Offer) -> str:
         f"{checks[0].currency} {price:,.2f}",
         ", ".join(check.display_name for check in checks),
     )
-
-
-def _consent_choices(is_company: bool) -> list[tuple[str, Any]]:
-    asked = (
-        _("We ask the company, by e-mail or SMS")
-        if is_company
-        else _("We ask the person, by e-mail or SMS")
-    )
-    return [
-        (Consent.Mode.SERVICE_HOSTED, asked),
-        (Consent.Mode.CUSTOMER_ATTESTED, _("You have it already, and attest it")),
-        ("", _("It comes later: this is a draft")),
-    ]
-
-
-def _payment_choices(is_company: bool) -> list[tuple[str, Any]]:
-    payer = _("The company, by a link") if is_company else _("The person, by a link")
-    return [
-        (PaymentMode.SELF, _("Your workspace")),
-        (PaymentMode.CANDIDATE, payer),
-        (PaymentMode.THIRD_PARTY, _("Somebody else, by a link")),
-    ]
 
 
 class DetailsForm(forms.Form):

@@ -227,15 +227,12 @@ def _subject_inputs(choice: Choice, offer: Offer) -> Iterator[Input]:
         COMPANY_NAME if choice.is_company else SUBJECT_LABELS["fullName"],
         is_required="fullName" in required or not has_name,
     )
-    reached = ["email", "phone"] if _is_reached_by_us(choice, offer) else []
+    # We write to a subject who pays or consents on our pages.
+    is_reached = choice.payment_mode == PaymentMode.CANDIDATE or choice.is_hosted(offer)
+    reached = ["email", "phone"] if is_reached else []
     yield from (one for key, one in found.items() if key not in reached)
     for key in reached:
         yield found.get(key) or _subject_input(key)
-
-
-def _is_reached_by_us(choice: Choice, offer: Offer) -> bool:
-    is_payer = choice.payment_mode == PaymentMode.CANDIDATE
-    return is_payer or choice.is_hosted(offer)
 
 
 def _check_input(

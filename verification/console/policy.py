@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from verification.console.fields import (
     REQUIRED_ERROR,
     Choices,
     ChoicesForm,
+    check_reasons,
     decision_field,
     reasons_field,
 )
@@ -33,7 +34,6 @@ from verification.db.base import ResultPage
 from verification.db.ids import number_of_id
 from verification.decisions import policies
 from verification.decisions.models import (
-    MAX_CODES,
     Decision,
     DecisionStatus,
     PolicyMode,
@@ -101,6 +101,7 @@ COMPARISONS = {
 }
 NUMERIC = {Comparison.AT_LEAST, Comparison.BELOW}
 CONDITION_FIELDS = ("fact", "comparison", "value")
+CONDITION_NUMBERS = range(1, MAX_CONDITIONS + 1)
 NO_FACT = [("", _("Choose"))]
 # As many conditions of a rule are shown at once; more can be opened.
 SHOWN_CONDITIONS = 2
@@ -125,18 +126,19 @@ class PolicyRuleForm(ChoicesForm):
         self.known = known
         super().__init__(typed, choices=choices, initial={"seen": seen})
         about = [*NO_FACT, *_fact_choices(known)]
-        for n in range(1, MAX_CONDITIONS + 1):
+        for n in CONDITION_NUMBERS:
             self._add_condition(n, about)
         if rule:
             self._show(rule)
-        self.order_fields([*self._condition_names(), "then", "codes", "seen"])
+        names = [f"{name}_{n}" for n in CONDITION_NUMBERS for name in CONDITION_FIELDS]
+        self.order_fields([*names, "then", "codes", "seen"])
 
     @property
     def rows(self) -> list[tuple[int, list[Any]]]:
         """The fields of each condition with its number."""
         return [
             (n, [self[f"{name}_{n}"] for name in CONDITION_FIELDS])
-            for n in range(1, MAX_CONDITIONS + 1)
+            for n in CONDITION_NUMBERS
         ]
 
     @property
@@ -161,26 +163,17 @@ class PolicyRuleForm(ChoicesForm):
 
     def clean(self) -> dict[str, Any]:
         typed: dict[str, Any] = super().clean() or {}
-        when = [self._read_condition(n, typed) for n in range(1, MAX_CONDITIONS + 1)]
+        when = [self._read_condition(n, typed) for n in CONDITION_NUMBERS]
         typed["when"] = [one for one in when if one]
         if not typed["when"] and not self.errors:
             self.add_error("fact_1", _("Choose at least one condition"))
-        codes = typed.get("codes", [])
-        if typed.get("then") == DecisionStatus.DECLINED and not codes:
-            self.add_error("codes", _("Choose at least one reason for a decline"))
-        elif len(codes) > MAX_CODES:
-            error = format_lazy(_("Choose at most {most} reasons"), most=MAX_CODES)
-            self.add_error("codes", error)
+        check_reasons(self, typed.get("then"))
         return typed
 
     @property
     def rule(self) -> Rule:
         typed = self.cleaned_data
         return Rule(when=typed["when"], then=typed["then"], codes=typed["codes"])
-
-    def _condition_names(self) -> list[str]:
-        numbers = range(1, MAX_CONDITIONS + 1)
-        return [f"{name}_{n}" for n in numbers for name in CONDITION_FIELDS]
 
     def _add_condition(self, n: int, about: Any) -> None:
         self.fields[f"fact_{n}"] = forms.ChoiceField(
@@ -515,20 +508,9 @@ def open_draft(place: Place) -> HttpResponse:
 
 
 @member_required(Permission.MANAGE_SETTINGS)
-def add_rule(place: Place, version: UUID) -> HttpResponse:
-    return _edit_rules(place, version, None)
-
-
-@member_required(Permission.MANAGE_SETTINGS)
-def edit_rule(place: Place, version: UUID, number: int) -> HttpResponse:
-    return _edit_rules(place, version, number)
-
-
-def _edit_rules(place: Place, version_id: UUID, number: int | None) -> HttpResponse:
-    draft = _get_draft(place, version_id)
-    rules = list(read_rules(draft.rules))
-    if number is not None and not 0 < number <= len(rules):
-        raise PolicyVersion.DoesNotExist
+def edit_rule(place: Place, version: UUID, number: int | None = None) -> HttpResponse:
+    """Show the form of a rule, or of another one; a POST saves it."""
+    draft, rules = _open_rules(place, version, number)
     form = PolicyRuleForm(
         place.posted,
         known=known_to(place.workspace),
@@ -546,10 +528,16 @@ def _edit_rules(place: Place, version_id: UUID, number: int | None) -> HttpRespo
     return _save(place, draft, form.cleaned_data["seen"], rules[:MAX_RULES])
 
 
-def _get_draft(place: Place, version_id: UUID) -> PolicyVersion:
+def _open_rules(
+    place: Place, version_id: UUID, number: int | None
+) -> tuple[PolicyVersion, list[Rule]]:
+    """Return a draft and its rules, which have one with this number."""
     drafts = versions_of(place.client).filter(state=PolicyState.DRAFT)
     draft: PolicyVersion = drafts.get(pk=version_id)
-    return draft
+    rules = list(read_rules(draft.rules))
+    if number is not None and not 0 < number <= len(rules):
+        raise PolicyVersion.DoesNotExist
+    return draft, rules
 
 
 def _code_choices(place: Place) -> list[tuple[str, str]]:
@@ -561,30 +549,16 @@ def _code_choices(place: Place) -> list[tuple[str, str]]:
 @post_required(Permission.MANAGE_SETTINGS)
 def move_rule(place: Place, version: UUID, number: int) -> HttpResponse:
     """Let a rule be read before the one above it."""
-
-    def move(rules: list[Rule]) -> None:
-        if number > 1:
-            rules.insert(number - 2, rules.pop(number - 1))
-
-    return _change_rules(place, version, number, move)
+    draft, rules = _open_rules(place, version, number)
+    if number > 1:
+        rules.insert(number - 2, rules.pop(number - 1))
+    return _save(place, draft, place.request.POST.get("seen", ""), rules)
 
 
 @post_required(Permission.MANAGE_SETTINGS)
 def remove_rule(place: Place, version: UUID, number: int) -> HttpResponse:
-    return _change_rules(place, version, number, lambda rules: rules.pop(number - 1))
-
-
-def _change_rules(
-    place: Place,
-    version_id: UUID,
-    number: int,
-    change: Callable[[list[Rule]], object],
-) -> HttpResponse:
-    draft = _get_draft(place, version_id)
-    rules = list(read_rules(draft.rules))
-    if not 0 < number <= len(rules):
-        raise PolicyVersion.DoesNotExist
-    change(rules)
+    draft, rules = _open_rules(place, version, number)
+    del rules[number - 1]
     return _save(place, draft, place.request.POST.get("seen", ""), rules)
 
 

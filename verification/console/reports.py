@@ -138,6 +138,7 @@ def _render_report(
     results = found.results.select_related("definition").order_by("position")
     subject = found.subject or {}
     consent = getattr(found, "consent", None)
+    erasure = erasure_of(found) if found.erased_at else None
     shown = {
         "report": found,
         "package": package_of(found),
@@ -156,7 +157,7 @@ def _render_report(
         "payment": getattr(found, "payment", None),
         "messages_sent": [describe_message(m) for m in client_messages(found)],
         "timeline": _timeline_of(found),
-        "erasure": _ended_erasure(found),
+        "erasure": erasure if erasure and erasure.ended_at else None,
         **decision_context(place, found, form),
         **case_context(place, found),
         **action_context(place, found),
@@ -204,11 +205,6 @@ def certificate(place: Place, erasure: UUID) -> HttpResponse:
     )
     document = certificate_pdf(found, get_language() or "en")
     return attachment(document, f"{found.number}.pdf")
-
-
-def _ended_erasure(report: Report) -> Erasure | None:
-    erasure = erasure_of(report) if report.erased_at else None
-    return erasure if erasure and erasure.ended_at else None
 
 
 @post_required(Permission.ANSWER_SUBJECTS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from datetime import datetime
 from typing import Any
 
 import segno
@@ -59,8 +58,8 @@ def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
         "operator": settings.OPERATOR_NAME,
         "number": report.number,
         "requester": report.workspace.requester.name,
-        "ordered": _moment(report.created_at),
-        "ended": f"Completed {_moment(ended)}" if ended else "Not completed yet",
+        "ordered": format_nairobi(report.created_at),
+        "ended": f"Completed {format_nairobi(ended)}" if ended else "Not completed yet",
         "sandbox": report.environment == Environment.SANDBOX,
         "subject": one_line(report.subject_name),
         "about": _about(report),
@@ -137,7 +136,7 @@ def _check(result: CheckResult, report: Report) -> dict[str, Any]:
         if is_done
         else RESULTS[ResultStatus(result.status)],
         "summary": one_line(finding.get("summary") or result.failure_message or ""),
-        "at": _moment(at) if at else "",
+        "at": format_nairobi(at) if at else "",
         "flags": [
             {**flag, "message": one_line(flag["message"])}
             for flag in finding.get("flags", ())
@@ -174,7 +173,7 @@ def _decision(report: Report) -> list[list[str]]:
     return [
         ["Outcome", DecisionStatus(decision.status).label],
         *(["Reason", one_line(reason["text"])] for reason in decision.reasons),
-        ["Decided", _moment(decision.final_at)],
+        ["Decided", format_nairobi(decision.final_at)],
         ["By", f"{report.workspace.requester.name}: {maker}"],
     ]
 
@@ -199,14 +198,14 @@ def _consent(report: Report) -> list[list[str]]:
         text = f"Attested by {report.workspace.requester.name}"
     rows.append(["Consent", text])
     records = report.consent_records.all()
-    rows += [["Record", f"{r.number}, {_moment(r.created_at)}"] for r in records]
+    rows += [["Record", f"{r.number}, {format_nairobi(r.created_at)}"] for r in records]
     return rows
 
 
 def _timeline(report: Report) -> list[list[str]]:
     return [
         [
-            _moment(change.created_at),
+            format_nairobi(change.created_at),
             f"{humanise_name(change.trigger)}: {change.target}",
             # Readers need not know which of the client's keys it was.
             change.actor.partition(" ")[0],
@@ -237,10 +236,6 @@ def humanise_name(name: str) -> str:
     words = [part.lower() for part in parts if part.strip()]
     text = " ".join(word.upper() if word in CAPITALS else word for word in words)
     return text[:1].upper() + text[1:]
-
-
-def _moment(at: datetime) -> str:
-    return format_nairobi(at)
 
 
 def _qr(text: str) -> str:

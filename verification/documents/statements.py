@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, Protocol
+from typing import IO, Any
 from uuid import UUID
 
 from django.http import FileResponse, Http404
@@ -35,10 +35,6 @@ MAX_PDF_LINES = 2_000
 MAX_BYTES_IN_MEMORY = 1 << 20
 
 
-class Writable(Protocol):
-    def write(self, text: str, /) -> object: ...
-
-
 def statement_response(account_id: UUID, month: str, extension: str) -> FileResponse:
     """Return a statement as a `csv` or `pdf` file. Raises Http404 for a wrong month."""
     try:
@@ -55,7 +51,7 @@ def statement_response(account_id: UUID, month: str, extension: str) -> FileResp
     return FileResponse(file, as_attachment=True, filename=f"{name}.{extension}")
 
 
-def write_csv(statement: Statement, file: Writable) -> None:
+def write_csv(statement: Statement, file: io.TextIOBase) -> None:
     """Write CSV (RFC 4180): opening balance, a row for each entry, closing balance."""
     writer = csv.writer(file)
     writer.writerow(HEADINGS)

@@ -235,15 +235,11 @@ def count_changed_days() -> None:
     with advisory_lock("figures") as is_mine:
         if is_mine:
             # A run that goes on with due days does not mark today again before them.
-            if _is_time_to_mark():
+            recent = Progress.objects.filter(read_to__gt=now() - MARKED_EVERY)
+            if not (recent.exists() and DueDay.objects.exists()):
                 mark_changed_days()
             if not _count_due_days():
                 schedule_job(count_changed_days)
-
-
-def _is_time_to_mark() -> bool:
-    recent = Progress.objects.filter(read_to__gt=now() - MARKED_EVERY)
-    return not (recent.exists() and DueDay.objects.exists())
 
 
 @transaction.atomic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -201,7 +201,6 @@ def read_state(account: Account) -> State:
 def read_figures(account: Account, days: Days, package: str | None = None) -> Figures:
     """Add up the days of a period. `package` is a name or WITHOUT_PACKAGE."""
     found = Figures(days, steps={day: Sums() for day in days.steps})
-    starts = sorted(found.steps)
     both = Days(days.before.first, days.last)
     of_reports = _rows(account, both, package).filter(check_name=None)
     for row in _sums(of_reports, "day"):
@@ -209,7 +208,7 @@ def read_figures(account: Account, days: Days, package: str | None = None) -> Fi
             found.before.add(row)
             continue
         found.total.add(row)
-        found.steps[_start_of(row["day"], starts)].add(row)
+        found.steps[max(start for start in found.steps if start <= row["day"])].add(row)
     of_period = _rows(account, days, package)
     by_package = _rows(account, days, package, apart=True)
     for row in _sums(by_package.filter(check_name=None), "package"):
@@ -254,10 +253,6 @@ def _sums(rows: QuerySet[DailyFigure], by: str) -> Any:
         yield {by: row[by]} | {
             name: int(row[f"sum_{name}"]) for name in (*COUNTS, *SUMS)
         }
-
-
-def _start_of(day: date, starts: Sequence[date]) -> date:
-    return max(start for start in starts if start <= day)
 
 
 def _read_durations(

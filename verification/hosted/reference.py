@@ -145,9 +145,10 @@ class AnswersForm(forms.Form):
     def _clean_dates(self, typed: dict[str, Any]) -> None:
         start = self._date("from", typed, last=False)
         end = None if typed.get("still") else self._date("to", typed, last=True)
-        if start and start > localdate():
+        today = localdate()
+        if start and start > today:
             self.add_error("from_day", _("The first day cannot be in the future"))
-        elif end and end > _end_of_month(localdate()):
+        elif end and (end.year, end.month) > (today.year, today.month):
             self.add_error("to_day", _("The last day cannot be in the future"))
         elif start and end and end < start:
             self.add_error("to_day", _("The last day cannot be before the first"))
@@ -164,11 +165,6 @@ class AnswersForm(forms.Form):
                 error = _("Enter the date in numbers, or tick that they still work")
             self.add_error(f"{which}_day", error)
             return None
-
-
-def _end_of_month(day: date) -> date:
-    """Return the last day of the month."""
-    return _parse_date("", str(day.month), str(day.year), last=True)
 
 
 def _parse_date(day: str, month: str, year: str, *, last: bool) -> date:
