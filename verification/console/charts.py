@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
+from verification.console.base import Text
 from verification.figures.summary import Duration
 
 WIDTH, HEIGHT, MARGIN, ABOVE, BELOW = 400, 190, 8, 16, 24
@@ -32,19 +33,8 @@ END, MIDDLE = (format_html(' text-anchor="{}"', where) for where in ("end", "mid
 class Part(NamedTuple):
     """One kind of value in each bar."""
 
-    label: str
+    label: Text
     values: Sequence[float]
-
-    @property
-    def total(self) -> float:
-        return sum(self.values)
-
-
-class Key(NamedTuple):
-    """A line of the legend."""
-
-    pattern: str
-    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +42,22 @@ class Drawing:
     """A drawing with its legend, and its table: headings, and rows of texts."""
 
     name: str
-    title: str
+    title: Text
     svg: SafeString
-    legend: Sequence[Key]
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    # Patterns with their labels
+    legend: Sequence[tuple[str, Text]]
+    columns: Sequence[Text]
+    rows: Sequence[Sequence[Text]]
 
 
-def legend_of(parts: Sequence[Part]) -> list[Key]:
+def legend_of(parts: Sequence[Part]) -> list[tuple[str, Text]]:
     if len(parts) == 1:
         return []
-    return [Key(p, part.label) for p, part in zip(PATTERNS, parts, strict=False)]
+    return [(p, part.label) for p, part in zip(PATTERNS, parts, strict=False)]
 
 
 def draw_bars(
-    name: str, title: str, words: str, labels: Sequence[str], parts: Sequence[Part]
+    name: str, title: Text, words: str, labels: Sequence[str], parts: Sequence[Part]
 ) -> SafeString:
     """Draw a bar for each label, with the parts upon each other."""
     heights = [
@@ -117,7 +108,7 @@ def draw_bars(
 
 
 def draw_durations(
-    name: str, title: str, words: str, rows: Sequence[tuple[str, Duration]]
+    name: str, title: Text, words: str, rows: Sequence[tuple[str, Duration]]
 ) -> SafeString:
     """Draw a line from the median to the 95 % of each row, on a scale of doublings."""
     if not rows:
@@ -165,7 +156,7 @@ def _two_digits(value: float) -> float:
 
 
 def _svg(
-    name: str, title: str, words: str, height: int, inside: SafeString
+    name: str, title: Text, words: str, height: int, inside: SafeString
 ) -> SafeString:
     return format_html(
         '<svg class="drawing" role="img" aria-labelledby="{0}-title {0}-words"'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -12,13 +12,12 @@ from django import forms
 from django.http import HttpResponse
 from django.utils.formats import date_format
 from django.utils.timezone import localdate
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.api.exports import MAX_DAYS
 from verification.checks.models import CheckDefinition, CheckPackage
-from verification.console.base import Place, member_required
+from verification.console.base import Place, Text, member_required
 from verification.console.charts import (
     Drawing,
     Part,
@@ -60,19 +59,19 @@ class FiguresForm(ChoicesForm):
     """
 
     period = forms.ChoiceField(
-        label=gettext_lazy("Period"),
+        label=_("Period"),
         required=False,
         choices=[
-            ("month", gettext_lazy("This month")),
-            ("last-month", gettext_lazy("Last month")),
-            ("90", gettext_lazy("Last 90 days")),
-            ("365", gettext_lazy("Last 365 days")),
-            ("days", gettext_lazy("From a day to a day")),
+            ("month", _("This month")),
+            ("last-month", _("Last month")),
+            ("90", _("Last 90 days")),
+            ("365", _("Last 365 days")),
+            ("days", _("From a day to a day")),
         ],
     )
-    first = date_field(label=gettext_lazy("From"))
-    last = date_field(label=gettext_lazy("To"))
-    package = filter_field(gettext_lazy("Package"))
+    first = date_field(label=_("From"))
+    last = date_field(label=_("To"))
+    package = filter_field(_("Package"))
 
     def clean(self) -> dict[str, Any]:
         typed = self.cleaned_data
@@ -101,9 +100,7 @@ class FiguresForm(ChoicesForm):
         last = min(self.cleaned_data["last"], today)
         # The period before would begin before the first year, which has no name.
         if first.year < 3 or not 0 <= (last - first).days < MAX_DAYS:
-            why = gettext_lazy(
-                "Choose past days: the last one after the first, %(days)s in all"
-            )
+            why = _("Choose past days: the last one after the first, %(days)s in all")
             self.add_error("last", why % {"days": MAX_DAYS})
             return None
         return Days(first, last)
@@ -122,10 +119,27 @@ CSV_COLUMNS = (
 NOTHING = "-"
 
 
+# Members of `Sums` that one drawing shows, and their labels
+OUTCOMES = {
+    "ready": _("Ready"),
+    "partial": _("Partly ready"),
+    "failed": _("Failed"),
+    "cancelled": _("Cancelled"),
+    "under_way": _("Under way, or a draft"),
+}
+LEVELS = {"low": _("Low"), "medium": _("Medium"), "high": _("High")}
+DECISIONS = {
+    "approved": _("Approvals"),
+    "declined": _("Declines"),
+    "review": _("For review"),
+}
+ALERTS = {"alerts": _("Alerts"), "corrections": _("Corrections asked for")}
+
+
 class Tile(NamedTuple):
     """A figure of the period, and that of the period before."""
 
-    label: str
+    label: Text
     value: str
     before: str
 
@@ -198,10 +212,10 @@ def _tiles(place: Place, figures: Figures) -> list[Tile]:
     """Return what it costs and brings, for people who read nothing else."""
     currency = place.account.currency
 
-    def tile(label: str, read: Callable[[Sums], str]) -> Tile:
+    def tile(label: Text, read: Callable[[Sums], str]) -> Tile:
         return Tile(label, read(figures.total), read(figures.before))
 
-    def took(label: str, now: Duration | None, before: Duration | None) -> Tile:
+    def took(label: Text, now: Duration | None, before: Duration | None) -> Tile:
         return Tile(label, _median(now), _median(before))
 
     return [
@@ -230,91 +244,52 @@ def _tiles(place: Place, figures: Figures) -> list[Tile]:
 
 
 def _drawings(place: Place, figures: Figures) -> Iterator[Drawing]:
-    yield _bars(
-        figures,
-        "reports",
-        _("Reports by outcome"),
-        [
-            (_("Ready"), lambda sums: sums.ready),
-            (_("Partly ready"), lambda sums: sums.partial),
-            (_("Failed"), lambda sums: sums.failed),
-            (_("Cancelled"), lambda sums: sums.cancelled),
-            (_("Under way, or a draft"), lambda sums: sums.under_way),
-        ],
-    )
-    if figures.total.scored:
-        yield _bars(
-            figures,
-            "levels",
-            _("Risk levels"),
-            [
-                (_("Low"), lambda sums: sums.low),
-                (_("Medium"), lambda sums: sums.medium),
-                (_("High"), lambda sums: sums.high),
-            ],
-        )
-    if figures.total.decided or figures.total.review:
-        yield _bars(
-            figures,
-            "decisions",
-            _("Decisions"),
-            [
-                (_("Approvals"), lambda sums: sums.approved),
-                (_("Declines"), lambda sums: sums.declined),
-                (_("For review"), lambda sums: sums.review),
-            ],
-        )
+    total = figures.total
+    yield _bars(figures, "reports", _("Reports by outcome"), OUTCOMES)
+    if total.scored:
+        yield _bars(figures, "levels", _("Risk levels"), LEVELS)
+    if total.decided or total.review:
+        yield _bars(figures, "decisions", _("Decisions"), DECISIONS)
     if figures.checks:
         yield _turnaround(figures)
-    currency = place.account.currency
-    yield _bars(
-        figures,
-        "spend",
-        _("Spend, in %(currency)s") % {"currency": currency},
-        [(_("Spend"), lambda sums: sums.spend)],
-        text=lambda value: f"{value:,.2f}",
-    )
-    if figures.total.alerts or figures.total.corrections:
-        yield _bars(
-            figures,
-            "alerts",
-            _("Alerts and corrections"),
-            [
-                (_("Alerts"), lambda sums: sums.alerts),
-                (_("Corrections asked for"), lambda sums: sums.corrections),
-            ],
-        )
+    title = _("Spend, in %(currency)s") % {"currency": place.account.currency}
+    yield _bars(figures, "spend", title, {"spend": _("Spend")}, "{:,.2f}")
+    if total.alerts or total.corrections:
+        yield _bars(figures, "alerts", _("Alerts and corrections"), ALERTS)
 
 
 def _bars(
     figures: Figures,
     name: str,
-    title: str,
-    parts: Sequence[tuple[str, Callable[[Sums], Any]]],
-    *,
-    text: Callable[[Any], str] = lambda value: f"{value:,}",
+    title: Text,
+    parts: Mapping[str, Text],
+    pattern: str = "{:,}",
 ) -> Drawing:
-    """Draw these values of each step, and put them into a table with their totals."""
+    """Draw members of the sums of each step, with a table; `parts` are their labels."""
+
+    def texts(sums: Sums) -> list[str]:
+        return [pattern.format(getattr(sums, one)) for one in parts]
+
     labels = [_step_label(day, figures.days) for day in figures.steps]
     drawn = [
-        Part(label, [float(read(sums)) for sums in figures.steps.values()])
-        for label, read in parts
+        Part(label, [float(getattr(sums, one)) for sums in figures.steps.values()])
+        for one, label in parts.items()
     ]
-    totals = [text(read(figures.total)) for label, read in parts]
+    totals = texts(figures.total)
     words = ", ".join(
-        f"{label}: {total}" for (label, read), total in zip(parts, totals, strict=True)
+        f"{label}: {total}" for label, total in zip(parts.values(), totals, strict=True)
     )
     rows = [
-        [label, *(text(read(sums)) for label, read in parts)]
+        [label, *texts(sums)]
         for label, sums in zip(labels, figures.steps.values(), strict=True)
-        if any(read(sums) for label, read in parts)
+        if any(getattr(sums, one) for one in parts)
     ]
     return Drawing(
         name,
         title,
         draw_bars(name, title, _period_words(figures.days, words), labels, drawn),
         legend_of(drawn),
-        [_step_heading(figures.days.step), *(label for label, read in parts)],
+        [_step_heading(figures.days.step), *parts.values()],
         [*rows, [_("Total"), *totals]],
     )
 
@@ -367,7 +342,7 @@ def _turnaround(figures: Figures) -> Drawing:
     )
 
 
-def _package_rows(place: Place, figures: Figures) -> list[list[str]]:
+def _package_rows(place: Place, figures: Figures) -> list[list[Text]]:
     if set(figures.packages) <= {WITHOUT_PACKAGE}:
         return []
     ordered = sorted(figures.packages.items(), key=lambda item: -item[1].created)
@@ -389,7 +364,7 @@ def _step_label(day: date, days: Days) -> str:
     return date_format(day, pattern)
 
 
-def _step_heading(step: Step) -> str:
+def _step_heading(step: Step) -> Text:
     if step is Step.MONTH:
         return _("Month")
     return _("Week from") if step is Step.WEEK else _("Day")

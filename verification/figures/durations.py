@@ -18,11 +18,6 @@ ERROR_PERCENT = math.ceil((2 ** (1 / (2 * PER_DOUBLING)) - 1) * 100 - 0.5)
 BUCKET = f"floor({PER_DOUBLING} * ln(greatest({{0}}, 1)::float8) / ln(2))::int"
 
 
-def bucket_of(duration: timedelta) -> int:
-    milliseconds = max(1.0, duration / timedelta(milliseconds=1))
-    return math.floor(PER_DOUBLING * math.log2(milliseconds))
-
-
 def percentile(counts: Mapping[int, int], percent: int) -> timedelta | None:
     """Return the duration that so many percent did not exceed; None for no counts."""
     wanted = math.ceil(sum(counts.values()) * percent / 100)
