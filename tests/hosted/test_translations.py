@@ -28,7 +28,7 @@ SHARED = [
 ]
 # Texts in Django's extract of a template, and texts in Python code.
 IN_TEMPLATES = re.compile(r"gettext\(u?(['\"])(.+?)\1(?:, *u?(['\"])(.+?)\3)?[,)]")
-IN_CODE = re.compile(r'\b_\(\s*"([^"]+)"')
+IN_CODE = re.compile(r'\b(?:_|gettext_lazy)\(\s*"([^"]+)"')
 
 
 def messages(catalogue: Catalog) -> dict[object, object]:

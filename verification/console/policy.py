@@ -422,10 +422,12 @@ def overview(place: Place) -> HttpResponse:
     """Show the version that decides, the draft, and the former versions."""
     versions = list(versions_of(place.client))
     active = _first(versions, PolicyState.ACTIVE)
+    former = [one for one in versions if one.state != PolicyState.DRAFT]
+    users = User.objects.in_bulk({one.activated_by_user or 0 for one in former})
     shown: dict[str, Any] = {
         "active": active,
         "draft": _first(versions, PolicyState.DRAFT),
-        "versions": _with_names(v for v in versions if v.state != PolicyState.DRAFT),
+        "versions": [(v, users.get(v.activated_by_user)) for v in former],
     }
     if active:
         rules = read_rules(active.rules)
@@ -436,15 +438,6 @@ def overview(place: Place) -> HttpResponse:
 
 def _first(versions: list[PolicyVersion], state: PolicyState) -> PolicyVersion | None:
     return next((one for one in versions if one.state == state), None)
-
-
-def _with_names(versions: Iterable[PolicyVersion]) -> list[dict[str, Any]]:
-    rows = list(versions)
-    users = [row.activated_by_user for row in rows if row.activated_by_user]
-    found = {one.pk: one.get_full_name() for one in User.objects.filter(pk__in=users)}
-    return [
-        {"row": row, "member": found.get(row.activated_by_user or 0)} for row in rows
-    ]
 
 
 @member_required()

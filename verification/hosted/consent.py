@@ -7,7 +7,6 @@ from dataclasses import replace
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_safe
 
 from verification.consents import subject_decisions as decisions
 from verification.consents.links import consent_links
@@ -65,8 +64,7 @@ open_link = pages.link_view(Consent)
 proofs = ProofViews(pages)
 
 
-@require_safe
-@pages.visit_required
+@pages.read
 def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Show the page of the consent's stage."""
     if visited.stage == Stage.DATA:
@@ -177,8 +175,7 @@ def request_client_link(request: HttpRequest, visited: OpenConsent) -> HttpRespo
     return pages.redirect(visited.consent.pk)
 
 
-@require_safe
-@pages.visit_required
+@pages.read
 def receipt(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the receipt of the last decision as a PDF."""
     records = consent_page.records_of(visited)

@@ -211,6 +211,10 @@ class HostedPages(ABC, Generic[Visited]):
 
         return shown
 
+    def read(self, view: VisitedView[Visited]) -> View:
+        """Like `visit_required`, for a view that changes nothing."""
+        return require_safe(self.visit_required(view))
+
     def post_at(self, *stages: str) -> Callable[[VisitedView[Visited]], View]:
         """Require a POST at one of these stages; redirect anything else to the page."""
 

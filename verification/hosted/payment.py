@@ -13,7 +13,6 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as _
-from django.views.decorators.http import require_safe
 
 from verification.consents.subject_messages import addresses_of
 from verification.documents.receipts import payment_receipt_pdf
@@ -127,8 +126,7 @@ pages = PaymentPages()
 open_link = pages.link_view(Payment)
 
 
-@require_safe
-@pages.visit_required
+@pages.read
 def show(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """Show the page of the payment's stage."""
     return _render_page(
@@ -230,8 +228,7 @@ def block(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     return block_page(request, payment.report, addresses, pages.path_of(payment.pk))
 
 
-@require_safe
-@pages.visit_required
+@pages.read
 def receipt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     counted = _counted_checkouts(visited)
     if not counted:
@@ -246,8 +243,7 @@ return_view = payment_page.make_return_view(
 )
 
 
-@require_safe
-@pages.visit_required
+@pages.read
 def state(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """Answer the script of a waiting page, and poll the provider again."""
     answer = payment_page.state_response(*_state(visited))

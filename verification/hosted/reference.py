@@ -14,7 +14,6 @@ from django.urls import reverse
 from django.utils.timezone import localdate
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.checks.events import consent_status_of
@@ -223,8 +222,7 @@ pages = ReferencePages()
 open_link = pages.link_view(Reference)
 
 
-@require_safe
-@pages.visit_required
+@pages.read
 def show(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     return _render(request, visited, visited.stage, visited.status)
 
@@ -267,8 +265,7 @@ def block(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     return block_page(request, reference.report, addresses, pages.path_of(reference.pk))
 
 
-@require_safe
-@pages.visit_required
+@pages.read
 def receipt(request: HttpRequest, visited: OpenReference) -> HttpResponse:
     """Return the receipt as a PDF."""
     reference = visited.reference

@@ -115,8 +115,7 @@ def data_stage(consent: Consent, visit: Visit, at: datetime) -> Stage:
     return Stage.LOCKED if consent.is_locked(at) else Stage.CODE
 
 
-@require_safe
-@subject_pages.visit_required
+@subject_pages.read
 def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Show the subject's data, or the next step of the proof."""
     if visited.stage == Stage.CANCELLED:

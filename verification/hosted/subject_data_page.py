@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from django.conf import settings
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 
 from verification.checks.models import CheckResult, ResultStatus
@@ -40,6 +40,30 @@ SHOWN_RECORDS = 5
 CHECKS_PER_PAGE = 6
 # Every subject of these pages is a person.
 UNSHOWN = {"subjectType"}
+
+REPORT_STATES: dict[str, Any] = {
+    ReportStatus.DRAFT: gettext_lazy("Prepared, not ordered yet"),
+    ReportStatus.PENDING_CONSENT: gettext_lazy("Waits for your consent"),
+    ReportStatus.PENDING_PAYMENT: gettext_lazy("Waits for payment"),
+    ReportStatus.RUNNING: gettext_lazy("Under way"),
+    ReportStatus.PARTIAL: gettext_lazy("Made in part"),
+    ReportStatus.READY: gettext_lazy("Complete"),
+    ReportStatus.FAILED: gettext_lazy("Could not be made"),
+    ReportStatus.CANCELLED: gettext_lazy("Cancelled"),
+}
+RESULT_STATES: dict[str, Any] = {
+    ResultStatus.PENDING: gettext_lazy("Waiting"),
+    ResultStatus.RUNNING: gettext_lazy("Under way"),
+    ResultStatus.FAILED: gettext_lazy("Could not be made"),
+    ResultStatus.CANCELLED: gettext_lazy("Not made"),
+}
+CORRECTION_STATES: dict[str, Any] = {
+    CorrectionStatus.OPEN: gettext_lazy("Received, not looked into yet"),
+    CorrectionStatus.IN_REVIEW: gettext_lazy("Being looked into"),
+    CorrectionStatus.CORRECTED: gettext_lazy("Corrected: the check was made again"),
+    CorrectionStatus.CONFIRMED: gettext_lazy("Looked into: it stays as it is"),
+    CorrectionStatus.WITHDRAWN: gettext_lazy("Withdrawn"),
+}
 
 View = dict[str, Any]
 
@@ -122,7 +146,7 @@ def correction_view(correction: Correction, workspace: Workspace) -> View:
         "id": str(correction.pk),
         "number": correction.request.number,
         "name": _(correction.result.definition.display_name),
-        "state": _correction_state(CorrectionStatus(correction.status)),
+        "state": str(CORRECTION_STATES[correction.status]),
         "is_open": correction.is_open,
         "is_confirmed": correction.status == CorrectionStatus.CONFIRMED,
         "what": statement.get("what") or "",
@@ -138,17 +162,6 @@ def correction_view(correction: Correction, workspace: Workspace) -> View:
         if correction.decided_at
         else "",
     }
-
-
-def _correction_state(status: CorrectionStatus) -> str:
-    states = {
-        CorrectionStatus.OPEN: _("Received, not looked into yet"),
-        CorrectionStatus.IN_REVIEW: _("Being looked into"),
-        CorrectionStatus.CORRECTED: _("Corrected: the check was made again"),
-        CorrectionStatus.CONFIRMED: _("Looked into: it stays as it is"),
-        CorrectionStatus.WITHDRAWN: _("Withdrawn"),
-    }
-    return states[status]
 
 
 def _rerun_text(rerun: Rerun, correction: Correction, workspace: Workspace) -> str:
@@ -189,7 +202,7 @@ def _facts(one: SubjectReport) -> Iterator[tuple[str, str]]:
     if report.reference:
         yield _("Reference"), one_line(report.reference)
     yield _("Ordered at"), format_nairobi(report.created_at, MOMENT)
-    yield _("State"), _state(ReportStatus(report.status))
+    yield _("State"), str(REPORT_STATES[report.status])
     if consent := _consent_text(one):
         yield _("Your consent"), consent
     yield _("Overall result"), _score_text(report.risk_score)
@@ -218,20 +231,6 @@ def _decision_text(decision: Decision) -> str:
     reasons = "; ".join(one_line(reason[language]) for reason in decision.reasons)
     text = f"{outcome}: {at} ({maker})."
     return f"{text} {_('Reasons')}: {reasons}." if reasons else text
-
-
-def _state(status: ReportStatus) -> str:
-    states = {
-        ReportStatus.DRAFT: _("Prepared, not ordered yet"),
-        ReportStatus.PENDING_CONSENT: _("Waits for your consent"),
-        ReportStatus.PENDING_PAYMENT: _("Waits for payment"),
-        ReportStatus.RUNNING: _("Under way"),
-        ReportStatus.PARTIAL: _("Made in part"),
-        ReportStatus.READY: _("Complete"),
-        ReportStatus.FAILED: _("Could not be made"),
-        ReportStatus.CANCELLED: _("Cancelled"),
-    }
-    return states[status]
 
 
 def _consent_text(one: SubjectReport) -> str:
@@ -285,7 +284,7 @@ def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> V
     return {
         "result": result,
         "name": _(result.definition.display_name),
-        "state": "" if is_made else _result_state(ResultStatus(result.status)),
+        "state": "" if is_made else str(RESULT_STATES[result.status]),
         "summary": summary,
         "is_about_another": is_about_another,
         "facts": list(_check_facts(result, one)),
@@ -296,16 +295,6 @@ def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> V
         "can_dispute": is_made and result.pk not in one.disputed,
         "is_made": is_made,
     }
-
-
-def _result_state(status: ResultStatus) -> str:
-    states = {
-        ResultStatus.PENDING: _("Waiting"),
-        ResultStatus.RUNNING: _("Under way"),
-        ResultStatus.FAILED: _("Could not be made"),
-        ResultStatus.CANCELLED: _("Not made"),
-    }
-    return states[status]
 
 
 def _check_facts(result: CheckResult, one: SubjectReport) -> Iterator[tuple[str, str]]:

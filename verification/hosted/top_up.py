@@ -115,8 +115,7 @@ return_view = payment_page.make_return_view(
 )
 
 
-@require_safe
-@pages.visit_required
+@pages.read
 def paid(request: HttpRequest, account: Account) -> HttpResponse:
     """Show the state of the checkout that the payer comes back from."""
     came_back = _find_return(request, account)
@@ -138,8 +137,7 @@ def paid(request: HttpRequest, account: Account) -> HttpResponse:
     return payment_page.allow_script(render_page(request, "top_up/paid", shown))
 
 
-@require_safe
-@pages.visit_required
+@pages.read
 def state(request: HttpRequest, account: Account) -> HttpResponse:
     """Answer the script of a waiting page, and poll the provider again."""
     came_back = _find_return(request, account)
