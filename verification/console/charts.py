@@ -94,10 +94,7 @@ def draw_bars(
         '<path class="grid" d="M{} {}H{}"/>' + TEXT,
         (
             (LEFT, y, WIDTH - MARGIN, LEFT - 6, y + 4, END, f"{value:,.12g}")
-            for value, y in (
-                (highest, bottom - high),
-                (highest / 2, bottom - high / 2),
-            )
+            for value, y in ((highest, bottom - high), (highest / 2, bottom - high / 2))
         ),
     )
     axis = format_html(

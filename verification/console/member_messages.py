@@ -39,10 +39,7 @@ class MessagesForm(forms.Form):
                 help_text=hint,
                 choices=[
                     (MessageTime.NOW, _("At once")),
-                    (
-                        MessageTime.DAILY,
-                        _("Once a day, at 7 in the morning"),
-                    ),
+                    (MessageTime.DAILY, _("Once a day, at 7 in the morning")),
                     (MessageTime.OFF, _("Never")),
                 ],
                 error_messages=REQUIRED_ERROR,

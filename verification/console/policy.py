@@ -265,10 +265,7 @@ def value_text(value: float | str) -> str:
 
 def _fact_choices(known: Known) -> list[Any]:
     choices: list[Any] = [
-        (
-            _("The report"),
-            [(fact.value, name) for fact, name in REPORT_FACTS.items()],
-        )
+        (_("The report"), [(fact.value, name) for fact, name in REPORT_FACTS.items()])
     ]
     for check in known.checks.values():
         names = {fact.value: name for fact, name in CHECK_FACTS.items()}
@@ -291,10 +288,7 @@ class ActivationForm(forms.Form):
         label=_("Once it is switched on"),
         choices=[
             (PolicyMode.PROPOSE, _("It proposes, and a member confirms")),
-            (
-                PolicyMode.DECIDE,
-                _("It decides, and the subject can ask for a person"),
-            ),
+            (PolicyMode.DECIDE, _("It decides, and the subject can ask for a person")),
         ],
         widget=forms.RadioSelect,
         error_messages=REQUIRED_ERROR,

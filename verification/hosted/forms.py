@@ -106,19 +106,13 @@ class RegistrationNumberForm(forms.Form):
 
 
 class KraPinForm(forms.Form):
-    answer = TextField(
-        max_length=64,
-        error=_("Enter the whole KRA PIN"),
-    )
+    answer = TextField(max_length=64, error=_("Enter the whole KRA PIN"))
 
     template = "hosted/fields/kra_pin.html"
 
 
 class CodeForm(forms.Form):
-    answer = TextField(
-        max_length=20,
-        error=_("Enter the six digits of the code"),
-    )
+    answer = TextField(max_length=20, error=_("Enter the six digits of the code"))
 
 
 class DisputeForm(forms.Form):
