@@ -40,6 +40,7 @@ from verification.accounts.sessions import has_second_factor, second_factor_url
 from verification.backoffice import audit
 from verification.console.orders import Offer
 from verification.golive.applications import ActingUser
+from verification.links import top_up_url
 from verification.reports.models import Report
 from verification.web.pages import View, private_page, read_id
 from workspaces import rate_limits
@@ -149,6 +150,13 @@ class Place:
         host = settings.SANDBOX_HOST if self.is_sandbox else settings.PRODUCTION_HOST
         scheme = urlsplit(settings.BASE_URL).scheme
         return f"{scheme}://{host}" if host else settings.BASE_URL
+
+    @property
+    def top_up_url(self) -> str:
+        """The page where the member can top up the balance; empty if they cannot."""
+        can_pay = self.is_sandbox or bool(settings.PAYMENT_PROVIDER)
+        may_pay = has_permission(self.member, Permission.SEE_ADMINISTRATION)
+        return top_up_url(self.account.pk) if can_pay and may_pay else ""
 
     @property
     def by(self) -> ActingUser:
@@ -282,6 +290,7 @@ class Place:
     ) -> HttpResponse:
         context = {
             "place": self,
+            "account": self.account,
             "section": self.section,
             "navigation": [n for n in NAVIGATION if self._has_section(n[0])],
             "can": {p.value: True for p in ALLOWED[self.member.role]},

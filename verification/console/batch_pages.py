@@ -47,7 +47,6 @@ from verification.console.order_pages import (
     NOT_COVERED,
     choice_form,
     require_order_rate,
-    url_to_top_up,
 )
 from verification.console.orders import (
     METHODS,
@@ -291,9 +290,7 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
         "totals": _totals(lines),
         "reused": sum(line.reused_at is not None for line in lines),
         "unreached": unreached,
-        "account": place.account,
         "is_covered": covers(place.client, quote.charge),
-        "top_up_url": url_to_top_up(place),
         "others": same_subject_reports(
             place.client, [one.order for one in quote.orders]
         ),
@@ -443,9 +440,7 @@ def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
             )
             for report, blockers, gap, faults in quoted.refused
         ],
-        "account": place.account,
         "is_covered": covers(place.client, quoted.charge),
-        "top_up_url": url_to_top_up(place),
     }
     return place.render("batches/launch", shown)
 

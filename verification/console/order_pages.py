@@ -18,7 +18,6 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
-from verification import links
 from verification.console.base import Place, Text, member_required
 from verification.console.fields import COUNTRIES
 from verification.console.order_form import (
@@ -50,7 +49,7 @@ from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import NotEditable
 from workspaces.ledger import InsufficientBalance
-from workspaces.members import Permission, has_permission, require_present
+from workspaces.members import Permission, require_present
 
 ORDERS_PER_MINUTE = 60
 # Shorter than the time for which orders are remembered by their key.
@@ -281,9 +280,7 @@ def _show_quote(place: Place, item: Item, error: Text = "") -> HttpResponse:
         "payer_addresses": _addresses(payer),
         "attested_at": quoted.attested_at,
         "days": settings.CONSENT_LINK_DAYS,
-        "account": place.account,
         "is_covered": covers(place.client, quote.charge),
-        "top_up_url": url_to_top_up(place),
         "others": same_subject_reports(place.client, [quoted.order]),
         "sealed": _seal(place, Carried(item, uuid4().hex, quote.digest)),
     }
@@ -294,13 +291,6 @@ def _addresses(person: dict[str, Any]) -> list[str]:
     """Return where messages with a link to this subject or payer go."""
     phone = person.get("phone") if sms_is_configured() else None
     return [address for address in (person.get("email"), phone) if address]
-
-
-def url_to_top_up(place: Place) -> str:
-    """Return the address where the balance is topped up; empty if they cannot."""
-    can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
-    may_pay = has_permission(place.member, Permission.SEE_ADMINISTRATION)
-    return links.top_up_url(place.account.pk) if can_pay and may_pay else ""
 
 
 def _place(place: Place, carried: Carried, *, draft: bool) -> HttpResponse:

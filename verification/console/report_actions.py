@@ -121,7 +121,6 @@ def launch(place: Place, report: UUID) -> HttpResponse:
         "total": total,
         "digest": digest,
         "is_paid": found.payment_mode != PaymentMode.SELF,
-        "account": place.account,
     }
     return place.render("reports/launch", shown)
 
@@ -166,7 +165,6 @@ def cancel(place: Place, report: UUID) -> HttpResponse:
         "others": list(results.exclude(UNCALLED)),
         "credit": sum((r.price for r in uncalled), Decimal(0)),
         "is_paid": found.payment_mode != PaymentMode.SELF,
-        "account": place.account,
     }
     return place.render("reports/cancel", shown)
 

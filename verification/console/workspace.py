@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.http import FileResponse, HttpResponse
@@ -31,7 +30,6 @@ from verification.console.fields import (
 from verification.db.base import ResultPage
 from verification.documents.statements import statement_response
 from verification.golive import names
-from verification.links import top_up_url
 from verification.privacy.retention import MAX_COUNT, count_expired
 from verification.values.clock import now
 from webhooks.models import Configuration
@@ -249,13 +247,10 @@ def balance(place: Place) -> HttpResponse:
     rows = list(entries.order_by("-created_at", "-id")[first : first + PAGE_SIZE + 1])
     # One row more shows whether a next page exists, without a count of all.
     page = ResultPage(rows[:PAGE_SIZE], first + len(rows), number, PAGE_SIZE)
-    can_pay = place.is_sandbox or bool(settings.PAYMENT_PROVIDER)
     shown = {
-        "account": place.account,
         "available": place.account.spendable,
         "page": page,
         "months": statements.months(place.account.pk),
-        "top_up_url": top_up_url(place.account.pk) if can_pay else "",
     }
     return place.render("money", shown)
 
