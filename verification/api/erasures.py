@@ -16,6 +16,7 @@ from verification.api.operations import OperationViewSet, operation
 from verification.privacy.certificates import certificate_pdf, signed_members
 from verification.privacy.models import Erasure, Origin
 from verification.values.shapes import Shape, Timestamp
+from verification.web.pages import attachment
 from workspaces.models import Scope
 
 
@@ -109,13 +110,7 @@ class ErasureViewSet(OperationViewSet):
     def certificate_pdf(self, request: Request, erasureId: UUID) -> HttpResponse:
         """Get the facts of the certificate as a PDF (PDF/UA) for people."""
         erasure = self._get(erasureId)
-        return HttpResponse(
-            certificate_pdf(erasure),
-            content_type="application/pdf",
-            headers={
-                "Content-Disposition": f'attachment; filename="{erasure.number}.pdf"'
-            },
-        )
+        return attachment(certificate_pdf(erasure), f"{erasure.number}.pdf")
 
     def _get(self, erasure_id: UUID) -> Erasure:
         erasures = Erasure.objects.select_related("request__workspace")

@@ -71,6 +71,7 @@ from verification.reports.request import (
     read_orders,
 )
 from verification.values.clock import now
+from verification.web.pages import attachment
 from workspaces.models import Client, Scope
 
 
@@ -335,13 +336,7 @@ class ReportViewSet(OperationViewSet):
         if report.erased_at:
             raise Problem("report-erased")
         record_disclosures([reportId], Channel.PDF, self.client.actor)
-        return HttpResponse(
-            report_pdf(report),
-            content_type="application/pdf",
-            headers={
-                "Content-Disposition": f'attachment; filename="report-{report.pk}.pdf"'
-            },
-        )
+        return attachment(report_pdf(report), f"report-{report.pk}.pdf")
 
     @action(detail=True, methods=["post"])
     @operation(

@@ -10,7 +10,6 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Model, QuerySet
-from django.http import HttpResponse
 from django.urls import reverse
 
 from verification.backoffice import audit
@@ -52,6 +51,7 @@ from verification.reports.pricing import charge_items, charge_movements
 from verification.reports.status import NotCancellable, NotRetryable
 from verification.values.clock import now
 from verification.values.masking import mask
+from verification.web.pages import attachment
 from webhooks.models import Delivery, Event
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.models import Client, LedgerEntry
@@ -422,12 +422,7 @@ class ReportAdmin(ReadOnlyAdmin):
         report = self.get_revealed_row(request, report_id)
         # Record each download, as one reason allows them for ten minutes.
         audit.record("report.pdf-downloaded", audit.actor_of(request), report)
-        name = f'attachment; filename="report-{report.pk}.pdf"'
-        return HttpResponse(
-            report_pdf(report),
-            content_type="application/pdf",
-            headers={"Content-Disposition": name},
-        )
+        return attachment(report_pdf(report), f"report-{report.pk}.pdf")
 
 
 class HostedLinkAdmin(ReadOnlyAdmin):

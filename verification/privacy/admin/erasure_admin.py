@@ -6,7 +6,7 @@ from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.http import Http404, HttpResponse
+from django.http import Http404
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
@@ -20,6 +20,7 @@ from verification.privacy.staff_erasures import StaffErasureRefused, request_for
 from verification.privacy.staff_erasures import approve as approve_erasure
 from verification.privacy.staff_erasures import reject as reject_erasure
 from verification.reports.models import SubjectType
+from verification.web.pages import attachment
 
 
 class PersonForm(forms.ModelForm):
@@ -181,8 +182,4 @@ class ErasureAdmin(ReadOnlyAdmin):
         row = self.get_object(request, str(erasure_id))
         if not (row and row.ended_at and self.has_view_permission(request, row)):
             raise Http404
-        return HttpResponse(
-            certificates.certificate_pdf(row),
-            content_type="application/pdf",
-            headers={"Content-Disposition": f'attachment; filename="{row.number}.pdf"'},
-        )
+        return attachment(certificates.certificate_pdf(row), f"{row.number}.pdf")
