@@ -28,6 +28,7 @@ from verification.console.fields import (
     ALL_CHOICE,
     FilterForm,
     filter_field,
+    number_field,
     search_field,
     text_area,
 )
@@ -96,20 +97,14 @@ class CaseNoteForm(forms.Form):
 
 
 class ServiceLevelForm(forms.Form):
-    decision_hours = forms.IntegerField(
-        label=_("Hours until a report is decided"),
-        min_value=1,
-        max_value=MAX_DECISION_HOURS,
+    decision_hours = number_field(
+        _("Hours until a report is decided"),
+        1,
+        MAX_DECISION_HOURS,
+        format_lazy(_("Enter 1 to {most} hours, or nothing"), most=MAX_DECISION_HOURS),
         required=False,
         help_text=_(
             "Counted from its end. Empty: only what needs a person is in the queue"
-        ),
-        error_messages=dict.fromkeys(
-            ("invalid", "min_value", "max_value"),
-            format_lazy(
-                _("Enter 1 to {most} hours, or nothing"),
-                most=MAX_DECISION_HOURS,
-            ),
         ),
     )
 

@@ -19,6 +19,7 @@ from verification.console.fields import (
     ChoicesForm,
     check_reasons,
     decision_field,
+    number_field,
     reasons_field,
     text_field,
 )
@@ -120,17 +121,8 @@ class DecisionForm(ChoicesForm):
 
 
 def score_field(label: Any, help_text: Any) -> forms.IntegerField:
-    return forms.IntegerField(
-        label=label,
-        min_value=0,
-        max_value=100,
-        required=False,
-        help_text=help_text,
-        error_messages=dict.fromkeys(
-            ("invalid", "min_value", "max_value"),
-            _("Enter a score from 0 to 100, or nothing"),
-        ),
-    )
+    error = _("Enter a score from 0 to 100, or nothing")
+    return number_field(label, 0, 100, error, required=False, help_text=help_text)
 
 
 def bureau_field() -> forms.BooleanField:

@@ -18,7 +18,7 @@ from verification.console.base import (
     member_required,
     post_required,
 )
-from verification.console.fields import text_field
+from verification.console.fields import number_field, text_field
 from verification.db.base import read_page
 from verification.decisions import notices
 from verification.decisions.case_list import MAX_COUNT
@@ -41,15 +41,13 @@ from workspaces.members import Permission
 class NoticeRuleForm(forms.ModelForm):
     """How long a decline with a notice waits."""
 
-    waiting_days = forms.IntegerField(
-        label=_("Working days until such a decline counts"),
+    waiting_days = number_field(
+        _("Working days until such a decline counts"),
+        1,
+        MAX_WAITING_DAYS,
+        _("Enter a number from 1 to 30"),
         required=False,
-        min_value=1,
-        max_value=MAX_WAITING_DAYS,
         help_text=_("1 to 30, from the service of the notice on. Empty for none"),
-        error_messages=dict.fromkeys(
-            ("invalid", "min_value", "max_value"), _("Enter a number from 1 to 30")
-        ),
     )
 
     class Meta:

@@ -75,6 +75,20 @@ def date_field(*, required: bool = False, **options: Any) -> forms.DateField:
     )
 
 
+def number_field(
+    label: Any, least: int, most: int, error: Any, **options: Any
+) -> forms.IntegerField:
+    """Return a field for a whole number; each of its errors has the same text."""
+    codes = ("required", "invalid", "min_value", "max_value")
+    return forms.IntegerField(
+        label=label,
+        min_value=least,
+        max_value=most,
+        error_messages=dict.fromkeys(codes, error),
+        **options,
+    )
+
+
 def filter_field(label: Any, choices: Choices = ()) -> forms.ChoiceField:
     return forms.ChoiceField(
         label=label, choices=[*ALL_CHOICE, *choices], required=False

@@ -24,6 +24,7 @@ from verification.console.fields import (
     REQUIRED_ERROR,
     ContactField,
     name_field,
+    number_field,
     text_field,
     trading_name_field,
 )
@@ -53,15 +54,8 @@ def retention_field(label: Any, environment: Environment) -> forms.IntegerField:
         least=least,
         most=MAX_RETENTION_DAYS,
     )
-    return forms.IntegerField(
-        label=label,
-        min_value=least,
-        max_value=MAX_RETENTION_DAYS,
-        help_text=_("From a report's end. More days apply to later reports only"),
-        error_messages=dict.fromkeys(
-            ("required", "invalid", "min_value", "max_value"), error
-        ),
-    )
+    hint = _("From a report's end. More days apply to later reports only")
+    return number_field(label, least, MAX_RETENTION_DAYS, error, help_text=hint)
 
 
 class SettingsForm(forms.Form):
