@@ -34,11 +34,6 @@ def fault_of(name: str, content: bytes) -> Fault:
     return refused.value.fault
 
 
-def cell_of(value: object, number_format: str = "General") -> Cell:
-    content = xlsx_file(["Heading"], [value], formats={"A2": number_format})
-    return read_sheet("a.xlsx", content).rows[0].cells[0]
-
-
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_csv_is_read_in_each_encoding_and_with_each_separator(separator, encoding):
@@ -174,29 +169,34 @@ def test_long_cell_is_cut_above_every_limit():
     assert texts("a.csv", content)[1] == ["x" * MAX_TEXT]
 
 
-@pytest.mark.parametrize(
-    ("value", "number_format", "cell"),
-    [
-        ("01234567", "@", Cell("01234567")),
-        (" Wanjiku ", "General", Cell("Wanjiku")),
-        (1234567, "General", Cell("1234567", Kind.NUMBER)),
-        (1234567.0, "General", Cell("1234567", Kind.NUMBER)),
-        (1234567, "00000000", Cell("01234567", Kind.NUMBER)),
-        (1.5, "General", Cell("1.5", Kind.NUMBER)),
-        (1234567890123456, "0", Cell("1234567890123456", Kind.ROUNDED)),
-        (date(1990, 12, 31), "dd/mm/yyyy", Cell("1990-12-31", Kind.DAY)),
-        (
-            datetime.fromisoformat("2026-01-31T14:30"),
-            "dd/mm/yyyy hh:mm",
-            Cell("2026-01-31T14:30", Kind.MOMENT),
-        ),
-        (time(14, 30), "hh:mm", Cell("14:30:00", Kind.ERROR)),
-        ("=1+1", "General", Cell("=1+1", Kind.FORMULA)),
-        (True, "General", Cell("True")),
-    ],
-)
-def test_cell_of_a_workbook_is_read_as_it_is_shown(value, number_format, cell):
-    assert cell_of(value, number_format) == cell
+# Value, number format, and what is read
+CELLS = [
+    ("01234567", "@", Cell("01234567")),
+    (" Wanjiku ", "General", Cell("Wanjiku")),
+    (1234567, "General", Cell("1234567", Kind.NUMBER)),
+    (1234567.0, "General", Cell("1234567", Kind.NUMBER)),
+    (1234567, "00000000", Cell("01234567", Kind.NUMBER)),
+    (1.5, "General", Cell("1.5", Kind.NUMBER)),
+    (1234567890123456, "0", Cell("1234567890123456", Kind.ROUNDED)),
+    (date(1990, 12, 31), "dd/mm/yyyy", Cell("1990-12-31", Kind.DAY)),
+    (
+        datetime.fromisoformat("2026-01-31T14:30"),
+        "dd/mm/yyyy hh:mm",
+        Cell("2026-01-31T14:30", Kind.MOMENT),
+    ),
+    (time(14, 30), "hh:mm", Cell("14:30:00", Kind.ERROR)),
+    ("=1+1", "General", Cell("=1+1", Kind.FORMULA)),
+    (True, "General", Cell("True")),
+]
+
+
+def test_cells_of_a_workbook_are_read_as_they_are_shown():
+    formats = {f"A{row}": format for row, (_, format, _) in enumerate(CELLS, start=2)}
+    content = xlsx_file(["Heading"], *[[value] for value, *_ in CELLS], formats=formats)
+
+    sheet = read_sheet("a.xlsx", content)
+
+    assert [row.cells[0] for row in sheet.rows] == [cell for *_, cell in CELLS]
 
 
 def test_first_sheet_of_a_workbook_counts():

@@ -34,47 +34,46 @@ def named_api(api: Api) -> Api:
     return api
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("Wanjiku Kamau Njeri", {"Wanjiku Kamau Njeri"}),
-        ("wanjiku", {"Wanjiku Kamau Njeri"}),
-        ("WANJIKU", {"Wanjiku Kamau Njeri"}),
-        ("anji", {"Wanjiku Kamau Njeri"}),
-        ("ku Ka", {"Wanjiku Kamau Njeri"}),
-        ("njeri", {"Wanjiku Kamau Njeri"}),
-        (" njeri ", {"Wanjiku Kamau Njeri"}),
-        ("dhi", {"Otieno Odhiambo"}),
-        ("dh", {"Otieno Odhiambo"}),
-        ("wan njeri", set()),
-        ("kamauu", set()),
-        ("José", {"José Ñandú"}),
-        ("JOSÉ ñ", {"José Ñandú"}),
-        ("jose\u0301", {"José Ñandú"}),
-        ("Ñ", {"José Ñandú"}),
-        ("100%", {"100% Pure_Water"}),
-        ("%", {"100% Pure_Water"}),
-        ("_", {"100% Pure_Water"}),
-        ("e_w", {"100% Pure_Water"}),
-        ("0% p", {"100% Pure_Water"}),
-        ("\\", {"Back\\slash"}),
-        ("k\\s", {"Back\\slash"}),
-        ("strasse", {"Straße Handels GmbH"}),
-        ("STRASSE", {"Straße Handels GmbH"}),
-        ("ß", {"Straße Handels GmbH"}),
-        ("محمد", {"محمد علي"}),
-        ("小", {"王小明"}),
-        ("王小明", {"王小明"}),
-        ("zoë", {"Zoe\u0308 🦁"}),
-        ("🦁", {"Zoe\u0308 🦁"}),
-        ("o'b", {"O'Brien"}),
-        ("'", {"O'Brien"}),
-        ("İst", {"İstanbul"}),
-        ("q", set()),
-    ],
-)
-def test_search_finds_any_part_of_a_name(named_api: Api, text: str, names: set[str]):
-    assert search_names(named_api, text) == names
+FOUND = [
+    ("Wanjiku Kamau Njeri", {"Wanjiku Kamau Njeri"}),
+    ("wanjiku", {"Wanjiku Kamau Njeri"}),
+    ("WANJIKU", {"Wanjiku Kamau Njeri"}),
+    ("anji", {"Wanjiku Kamau Njeri"}),
+    ("ku Ka", {"Wanjiku Kamau Njeri"}),
+    ("njeri", {"Wanjiku Kamau Njeri"}),
+    (" njeri ", {"Wanjiku Kamau Njeri"}),
+    ("dhi", {"Otieno Odhiambo"}),
+    ("dh", {"Otieno Odhiambo"}),
+    ("wan njeri", set()),
+    ("kamauu", set()),
+    ("José", {"José Ñandú"}),
+    ("JOSÉ ñ", {"José Ñandú"}),
+    ("jose\u0301", {"José Ñandú"}),
+    ("Ñ", {"José Ñandú"}),
+    ("100%", {"100% Pure_Water"}),
+    ("%", {"100% Pure_Water"}),
+    ("_", {"100% Pure_Water"}),
+    ("e_w", {"100% Pure_Water"}),
+    ("0% p", {"100% Pure_Water"}),
+    ("\\", {"Back\\slash"}),
+    ("k\\s", {"Back\\slash"}),
+    ("strasse", {"Straße Handels GmbH"}),
+    ("STRASSE", {"Straße Handels GmbH"}),
+    ("ß", {"Straße Handels GmbH"}),
+    ("محمد", {"محمد علي"}),
+    ("小", {"王小明"}),
+    ("王小明", {"王小明"}),
+    ("zoë", {"Zoe\u0308 🦁"}),
+    ("🦁", {"Zoe\u0308 🦁"}),
+    ("o'b", {"O'Brien"}),
+    ("'", {"O'Brien"}),
+    ("İst", {"İstanbul"}),
+    ("q", set()),
+]
+
+
+def test_search_finds_any_part_of_a_name(named_api: Api):
+    assert [(text, search_names(named_api, text)) for text, _ in FOUND] == FOUND
 
 
 def test_search_by_one_letter_finds_every_such_name(named_api: Api):
