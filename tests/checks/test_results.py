@@ -1,5 +1,6 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 
 import pytest
 from django.db import connection, transaction
@@ -17,11 +18,13 @@ from tests.checks.engine import (
 )
 from tests.world.clients import HOSTED, person
 from verification.checks.due_checks import claim
+from verification.checks.events import FlagBody
 from verification.checks.models import CheckResult
 from verification.checks.results import Completed, Failed, record_outcomes
 from verification.consents.models import Consent
 from verification.consents.subject_decisions import Evidence, grant
 from verification.privacy.withdrawals import withdraw
+from verification.providers.base import Flag
 from verification.reports.models import StatusChange
 from verification.reports.status import ENGINE
 from webhooks.models import Event
@@ -46,6 +49,10 @@ def take_place_of_event(api, name, cause):
 
 def one_check(number=0):
     return person(idNumber=str(20000000 + number)) | {"checksRequested": ["IDENTITY"]}
+
+
+def test_flag_of_an_event_has_the_members_of_a_finding():
+    assert {field.name for field in fields(Flag)} == set(FlagBody.model_fields)
 
 
 def test_outcome_is_recorded_with_report_money_and_events(api):

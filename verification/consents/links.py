@@ -260,7 +260,12 @@ def renew_access_link(report: Report) -> Consent:
         raise AccessNotSendable("NO_PERSON")
     consent.report = report
     at = now()
-    _require_accessible(consent)
+    if report.erased_at:
+        raise AccessNotSendable("ERASED")
+    if reason_of(consent) == NOT_ME:
+        raise AccessNotSendable("NOT_ME")
+    if consent.status == ConsentStatus.PENDING and not report.is_ended:
+        raise AccessNotSendable("UNANSWERED")
     # An attested consent has no link before the first one to the data.
     if consent.token_digest is not None:
         require_resend_interval(consent.link_made_at, at)
@@ -275,17 +280,6 @@ def renew_access_link(report: Report) -> Consent:
     consent_links.unlock(consent)
     consent.save()
     return consent
-
-
-def _require_accessible(consent: Consent) -> None:
-    """Raise AccessNotSendable if there is nothing to see, or not for this person."""
-    report = consent.report
-    if report.erased_at:
-        raise AccessNotSendable("ERASED")
-    if reason_of(consent) == NOT_ME:
-        raise AccessNotSendable("NOT_ME")
-    if consent.status == ConsentStatus.PENDING and not report.is_ended:
-        raise AccessNotSendable("UNANSWERED")
 
 
 @transaction.atomic

@@ -226,33 +226,6 @@ def is_signature(report: Report, name: str) -> bool:
     )
 
 
-def write_record(
-    consent: Consent,
-    report: Report,
-    decision: ConsentRecord.Decision,
-    evidence: Evidence,
-    reason: str,
-    at: datetime,
-) -> ConsentRecord:
-    """Record a decision by the present link. The caller holds both rows."""
-    members = evidence.as_members(report, reason)
-    record = ConsentRecord(
-        id=uuid7(),
-        report=report,
-        consent_id=consent.pk,
-        decision=decision,
-        generation=consent.generation,
-        language=evidence.language,
-        notice_version=evidence.notice_version,
-        notice_sha256=_sha256(evidence.text),
-        evidence=members,
-        created_at=at,
-    )
-    record.digest = digest_of(record, members)
-    record.save(force_insert=True)
-    return record
-
-
 def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:
     """Return the `digest` of an unchanged record with this evidence."""
     values = [
@@ -267,10 +240,6 @@ def digest_of(record: ConsentRecord, evidence: dict[str, Any]) -> bytes:
         orjson.dumps(evidence, option=orjson.OPT_SORT_KEYS).decode(),
     ]
     return keyed_hash("consent-record", *values)
-
-
-def _sha256(text: str) -> bytes | None:
-    return sha256(text.encode()).digest() if text else None
 
 
 def find_record(
@@ -303,13 +272,31 @@ def record_decision(
     reason: str,
     at: datetime,
 ) -> ConsentRecord:
-    """Record a decision, and send its receipt. The caller holds both rows."""
+    """Record a decision by the present link, and send its receipt.
+
+    The caller holds both rows.
+    """
     consent.status = ConsentStatus(decision.value)
     if decision == Decision.GRANTED:
         consent.shown_sources = evidence.sources
         consent.shown_automation = evidence.automated
     consent.save(update_fields=["status", "shown_sources", "shown_automation"])
-    record = write_record(consent, report, decision, evidence, reason, at)
+    members = evidence.as_members(report, reason)
+    text = evidence.text.encode()
+    record = ConsentRecord(
+        id=uuid7(),
+        report=report,
+        consent_id=consent.pk,
+        decision=decision,
+        generation=consent.generation,
+        language=evidence.language,
+        notice_version=evidence.notice_version,
+        notice_sha256=sha256(text).digest() if text else None,
+        evidence=members,
+        created_at=at,
+    )
+    record.digest = digest_of(record, members)
+    record.save(force_insert=True)
     cancel_consent_requests(consent)
     if decision != Decision.EXPIRED:
         notify(*consent_receipt(report, record))

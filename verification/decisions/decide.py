@@ -20,7 +20,7 @@ since the page was shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -494,8 +494,8 @@ def _require_present(report: Report, replaces: UUID | None) -> None:
     if waiting := proposal_of(made):
         raise ReportDecisionRefused(Obstacle.PROPOSED, report.status, waiting.pk)
     present = waiting_of(made) or present_of(made)
-    if (present.pk if present else None) != replaces:
-        present_id = present.pk if present else None
+    present_id = present.pk if present else None
+    if present_id != replaces:
         raise ReportDecisionRefused(Obstacle.DECIDED, report.status, present_id)
 
 
@@ -508,25 +508,19 @@ def _read_reasons(report: Report, new: NewDecision) -> list[dict[str, str]]:
         raise InvalidRequest([Fault(("reasonCodes",), "too-few", detail)])
     found = find_reasons(report.workspace, new.codes)
     if false := find_contradictions(report, new.codes):
-        raise InvalidRequest(_contradiction_faults(new.codes, false))
+        raise InvalidRequest(
+            Fault(
+                ("reasonCodes", n),
+                "not-allowed-here",
+                f"{code} contradicts the result of {', '.join(false[code])}. The "
+                "person would read a false reason: name one that holds.",
+            )
+            for n, code in enumerate(new.codes)
+            if code in false
+        )
     if new.not_on_bureau:
         _require_other_grounds(new, found)
     return [reason.words for reason in found]
-
-
-def _contradiction_faults(
-    codes: Sequence[str], false: Mapping[str, Sequence[str]]
-) -> list[Fault]:
-    return [
-        Fault(
-            ("reasonCodes", n),
-            "not-allowed-here",
-            f"{code} contradicts the result of {', '.join(false[code])}. The person "
-            "would read a false reason: name one that holds.",
-        )
-        for n, code in enumerate(codes)
-        if code in false
-    ]
 
 
 def _require_other_grounds(new: NewDecision, found: Iterable[ReasonCode]) -> None:

@@ -168,11 +168,10 @@ def refuse_infected(content: bytes) -> None:
 
 
 def _try_lock(file: int) -> bool:
-    try:
+    with suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _run(module: str, kind: str, content: bytes) -> bytes:

@@ -61,8 +61,12 @@ def object_to_use(
         raise ReportErased
     own = [other.pk for other in found.reports]
     is_monitored = any(rule.is_active for rule in found.rules)
-    if (earlier := _earlier(report)) and not (is_monitored or _is_used(own)):
-        return earlier
+    earlier = SubjectRequest.objects.filter(
+        kind=RequestKind.OBJECTION, subject_id=report.subject_id, outcome=Outcome.DONE
+    )
+    last = earlier.order_by("-pk").first()
+    if last and not (is_monitored or _is_used(own)):
+        return last
     request = open_request(
         RequestKind.OBJECTION,
         origin,
@@ -77,13 +81,6 @@ def object_to_use(
     _restrict([*own, *runs], origin, requested_by)
     answer_request(request, Outcome.DONE)
     return request
-
-
-def _earlier(report: Report) -> SubjectRequest | None:
-    requests = SubjectRequest.objects.filter(
-        kind=RequestKind.OBJECTION, subject_id=report.subject_id, outcome=Outcome.DONE
-    )
-    return requests.order_by("-pk").first()
 
 
 def _is_used(own: Sequence[UUID]) -> bool:

@@ -243,7 +243,10 @@ def _gather(
         batch.movements += charge_movements(client, report, charges)
     is_needed = any(line.definition.requires_consent for line in lines)
     state = consent_status(consent, is_needed=is_needed)
-    batch.events.append(_created_event(report, results, state))
+    stack = [(row["name"], ResultStatus.PENDING, row["id"]) for row in results]
+    name, cause = Event.Name.REPORT_CREATED, str(report.pk)
+    event = report_event(name, cause, report, stack, consent_status=state)
+    batch.events.append(event)
     return NewReport(report, consent, state, payment, total(lines))
 
 
@@ -344,16 +347,6 @@ def result_rows(
         }
         for position, line in enumerate(lines)
     ]
-
-
-def _created_event(report: Report, results: list[Row], consent_state: str) -> NewEvent:
-    return report_event(
-        Event.Name.REPORT_CREATED,
-        str(report.pk),
-        report,
-        [(row["name"], ResultStatus.PENDING, row["id"]) for row in results],
-        consent_status=consent_state,
-    )
 
 
 def blocked_check_reason(report: Report) -> str:

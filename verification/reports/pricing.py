@@ -207,12 +207,13 @@ def price(
     for subject, own, request in zip(subjects, questions, requests, strict=True):
         results = reusable if request.reuse else {}
         prices = check_prices(request.definitions, request.package)
-        lines = [
-            _line(definition, question, price, results.get(question))
-            for definition, question, price in zip(
-                request.definitions, own, prices, strict=True
-            )
-        ]
+        lines = []
+        for definition, question, cost_anew in zip(
+            request.definitions, own, prices, strict=True
+        ):
+            reused_id = results.get(question)
+            cost = FREE if reused_id else cost_anew
+            lines.append(OrderLine(definition, question, cost, reused_id))
         priced.append(PricedOrder(subject, lines))
     return priced
 
@@ -249,16 +250,6 @@ def share_out(amount: Decimal, weights: Sequence[Decimal]) -> list[Decimal]:
     for number in by_remainder[: int(amount / CENT - sum(shares))]:
         shares[number] += 1
     return [share * CENT for share in shares]
-
-
-def _line(
-    definition: CheckDefinition,
-    question: bytes,
-    price: Decimal,
-    reused_from_id: UUID | None,
-) -> OrderLine:
-    price = FREE if reused_from_id else price
-    return OrderLine(definition, question, price, reused_from_id)
 
 
 def _reusable_results(questions: list[tuple[bytes, datetime]]) -> dict[bytes, UUID]:

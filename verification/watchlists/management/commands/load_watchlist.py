@@ -14,7 +14,6 @@ from django.db import connection, transaction
 from verification.values.clock import now
 from verification.watchlists.list_formats import (
     FORMATS,
-    Entry,
     FileHeader,
     UnreadableFile,
     read_entries,
@@ -85,7 +84,17 @@ def load_list(
             published_on=head.published,
             entry_count=len(found),
         )
-        rows = (_row(entry, made) for entry in found)
+        rows = (
+            ListEntry(
+                edition=made,
+                reference=entry.reference,
+                kind=entry.kind,
+                names=entry.names,
+                birth_dates=entry.births,
+                countries=entry.countries,
+            )
+            for entry in found
+        )
         ListEntry.objects.bulk_create(rows, batch_size=BATCH)
     return made, True
 
@@ -113,14 +122,3 @@ def _check_size(name: str, before: Edition | None, count: int) -> None:
             f"The file has {count} entries, and {expected}. "
             "If that is right, --may-shrink loads it."
         )
-
-
-def _row(entry: Entry, edition: Edition) -> ListEntry:
-    return ListEntry(
-        edition=edition,
-        reference=entry.reference,
-        kind=entry.kind,
-        names=entry.names,
-        birth_dates=entry.births,
-        countries=entry.countries,
-    )
