@@ -39,8 +39,8 @@ def start_worker(monkeypatch):
     threads = []
 
     def run():
-        with TemporaryFile() as turn:
-            Worker(turn).run()
+        with TemporaryFile() as claim_lock:
+            Worker(claim_lock).run()
         connection.close()
 
     def start():

@@ -45,8 +45,8 @@ class Cluster:
         # A cluster that is forked again has the same name, and takes back the jobs of a
         # killed one at once.
         self._name = make_cluster_name(label)
-        turn = TemporaryFile()  # noqa: SIM115 (open as long as the process)
-        self._places = [Place(turn) for _ in range(settings.JOB_WORKERS)]
+        claim_lock = TemporaryFile()  # noqa: SIM115 (open as long as the process)
+        self._places = [Place(claim_lock) for _ in range(settings.JOB_WORKERS)]
         self._stopping = self._hurrying = False
 
     def run(self) -> None:
@@ -97,8 +97,8 @@ class Cluster:
 class Place:
     """The place of a worker, and its process unless the place is empty."""
 
-    def __init__(self, turn: IO[bytes]) -> None:
-        self._turn = turn
+    def __init__(self, claim_lock: IO[bytes]) -> None:
+        self._claim_lock = claim_lock
         self.process: ForkProcess | None = None
         self._start_at = self._started_at = 0.0
 
@@ -106,7 +106,7 @@ class Place:
         """Fork a worker if the place is empty and its pause is over."""
         if self.process is None and time.monotonic() >= self._start_at:
             self._started_at = time.monotonic()
-            self.process = processes.fork("job worker", Worker(self._turn).run)
+            self.process = processes.fork("job worker", Worker(self._claim_lock).run)
 
     def request_stop(self) -> None:
         if self.process:

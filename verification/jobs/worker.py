@@ -4,8 +4,8 @@ A claim holds an advisory lock with the job's id, so PostgreSQL knows whether th
 that has claimed a job is still there. Workers look for claims without a lock, and make
 those jobs due again. An alarm of the kernel ends a worker that hangs, in a job or not.
 
-The workers of a cluster take turns: one claims, or waits for a notification, so that a
-new job wakes one worker and not all.
+One worker of a cluster at a time claims, or waits for a notification: a new job wakes
+one worker and not all.
 
 Claims, ends of jobs and schedules wait for no standby: what a failover loses of them
 is done again.
@@ -129,9 +129,9 @@ class ClaimedJob(NamedTuple):
 
 
 class Worker:
-    def __init__(self, turn: IO[bytes]) -> None:
-        """Take turns with the workers that have the same file."""
-        self._turn = turn
+    def __init__(self, claim_lock: IO[bytes]) -> None:
+        """Of the workers with the same file one at a time claims."""
+        self._claim_lock = claim_lock
         self._job: ClaimedJob | None = None
         self._housekeeping_at = self._scheduler_at = 0.0
 
@@ -165,7 +165,7 @@ class Worker:
 
     def _go_round(self) -> None:
         self._do_housekeeping()
-        with self._my_turn():
+        with self._claiming_alone():
             self._job = None if queue.stopping else claim() or _wait_and_claim()
         if self._job:
             run_job(self._job)
@@ -173,16 +173,16 @@ class Worker:
             queue.beat()
 
     @contextmanager
-    def _my_turn(self) -> Iterator[None]:
-        # The wait is as long as the others have no job. Only the turn can hang.
+    def _claiming_alone(self) -> Iterator[None]:
+        # While there is no job, one worker waits for it and all others for that one.
         signal.alarm(0)
         # The kernel unlocks the file when its worker ends.
-        fcntl.lockf(self._turn, fcntl.LOCK_EX)
+        fcntl.lockf(self._claim_lock, fcntl.LOCK_EX)
         signal.alarm(settings.Q_CLUSTER["timeout"])
         try:
             yield
         finally:
-            fcntl.lockf(self._turn, fcntl.LOCK_UN)
+            fcntl.lockf(self._claim_lock, fcntl.LOCK_UN)
 
     def _do_housekeeping(self) -> None:
         moment = time.monotonic()
