@@ -46,6 +46,7 @@ def start_worker(monkeypatch):
     def start():
         threads.append(threading.Thread(target=run))
         threads[-1].start()
+        return threads[-1]
 
     yield start
     monkeypatch.setattr(queue, "stopping", True)
@@ -312,6 +313,19 @@ def test_commit_wakes_a_waiting_worker(start_worker, monkeypatch):
     # A worker that waits is notified of another job.
     monkeypatch.setattr(queue, "stopping", True)
     schedule_job(NOTHING)
+
+
+def test_stopping_worker_that_waited_claims_no_job(start_worker, monkeypatch):
+    monkeypatch.setattr(worker, "IDLE_SECONDS", 60)
+    monkeypatch.setattr(queue, "_written_at", 0.0)
+    waiting = start_worker()
+    until(Heartbeat.objects.exists)
+    monkeypatch.setattr(queue, "stopping", True)
+
+    schedule_job(NOTHING, 1)
+
+    waiting.join()
+    assert Job.objects.get().attempts == 0
 
 
 def test_worker_goes_on_when_its_session_ends(start_worker):

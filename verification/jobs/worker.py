@@ -271,7 +271,8 @@ def _wait_and_claim() -> ClaimedJob | None:
         queue.beat()
         with connection.wrap_database_errors:
             list(connection.connection.notifies(timeout=IDLE_SECONDS, stop_after=1))
-        job = claim()
+        # A signal does not end the wait.
+        job = None if queue.stopping else claim()
     # A server that notifies a session which does not read would end it.
     _execute(f"UNLISTEN {CHANNEL}")
     return job
