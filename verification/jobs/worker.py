@@ -208,7 +208,8 @@ def claim() -> ClaimedJob | None:
         if is_job(function):
             return job
         logger.error("job %s is unknown here: %s", id, function)
-        _execute(LEAVE_TO_OTHERS, [id, attempts])
+        with _without_standby():
+            _execute(LEAVE_TO_OTHERS, [id, attempts])
         _execute(UNLOCK)
     return None
 
