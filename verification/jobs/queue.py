@@ -39,7 +39,7 @@ JobOrName = Callable[..., Any] | JobName
 # The dotted paths of all jobs whose modules are loaded.
 _JOBS: set[str] = set()
 CHANNEL = "verification_jobs"
-# Each worker beats once a second.
+# A worker that waits for jobs beats once a second.
 WORKING_SECONDS = 30
 MIN_PAUSE = timedelta(seconds=1)
 
