@@ -189,6 +189,15 @@ def test_double_click_takes_one_case(owner, api: Api):
     assert Case.objects.filter(assignee=owner.member).count() == 2
 
 
+@pytest.mark.parametrize("held", ["", "many", "-1", "9" * 5000])
+def test_next_case_is_taken_with_a_wrong_number_of_held_ones(owner, api: Api, held):
+    create_case(api)
+
+    owner.post("queue-next", {"held": held})
+
+    assert Case.objects.get().assignee == owner.member
+
+
 def test_member_who_comes_second_is_told_who_has_it(owner, admin, api: Api):
     owner.member.user.first_name = "Wambui"
     owner.member.user.save()
