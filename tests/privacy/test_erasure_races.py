@@ -19,7 +19,7 @@ from tests.privacy.marks import World
 from tests.privacy.marks import live_source as live_source
 from tests.privacy.marks import sources as sources
 from tests.privacy.marks import world as world
-from tests.privacy.test_retention_races import is_anybody_waiting, start, wait_until
+from tests.privacy.test_retention_races import is_anybody_waiting, start
 from tests.world.addresses import list_pages
 from tests.world.clients import HOSTED, Api, erase, person, request_erasure
 from tests.world.corrections import reviewer
@@ -35,6 +35,7 @@ from tests.world.refunds import paystack_api as paystack_api
 from tests.world.refunds import send_waiting_refunds
 from tests.world.subject import Visitor
 from tests.world.threads import run_at_once
+from tests.world.waiting import until
 from verification.checks.models import CheckResult
 from verification.hosted.urls import consent_urls, payment_urls, reference_urls
 from verification.payments.models import Refund
@@ -260,7 +261,7 @@ def test_second_request_gets_the_erasure_that_ends_beside_it(api: Api):
     def erase_meanwhile(run: Any, sql: str, *arguments: Any) -> Any:
         if "privacy_erasure" in sql and not erasing:
             erasing.append(start(lambda: erase_person(first["id"])))
-            wait_until(lambda: erasing[0].done() or is_anybody_waiting())
+            until(lambda: erasing[0].done() or is_anybody_waiting())
         return run(sql, *arguments)
 
     with connection.execute_wrapper(erase_meanwhile):

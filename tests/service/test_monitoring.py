@@ -12,6 +12,7 @@ from tests.service.test_webhooks import receiver as receiver
 from tests.world.deliveries import SECRET
 from tests.world.receiver import authority as authority
 from tests.world.rules import CHANGING, rule_request
+from tests.world.waiting import until
 from webhooks.sender import signing_key
 
 RULES, DAYS = 150, 5
@@ -60,7 +61,7 @@ def let_a_day_pass(service, client) -> None:
         connection.execute(WAKE)
 
 
-def until(service, sql, client, expected, seconds=DONE_SECONDS) -> None:
+def until_counted(service, sql, client, expected, seconds=DONE_SECONDS) -> None:
     """Wait until the first columns of the answer have these values."""
     with service.connect() as connection:
         deadline = time.monotonic() + seconds
@@ -75,12 +76,12 @@ def until(service, sql, client, expected, seconds=DONE_SECONDS) -> None:
 def test_change_becomes_an_alert_an_event_and_is_read(service, client, receiver):
     made = client.post("/monitoring", rule_request(id_number=CHANGING)).json()
     configure(client, receiver)
-    until(service, RUNS, client, (1, 1), 20)
+    until_counted(service, RUNS, client, (1, 1), 20)
     assert client.get("/monitoring/alerts").json()["content"] == []
 
     let_a_day_pass(service, client)
 
-    until(service, RUNS, client, (2, 2), 20)
+    until_counted(service, RUNS, client, (2, 2), 20)
     (alert,) = client.get("/monitoring/alerts", read="false").json()["content"]
     assert (alert["monitoringId"], alert["read"]) == (made["id"], False)
     report = client.get(f"/reports/{alert['reportId']}").json()
@@ -94,7 +95,7 @@ def test_change_becomes_an_alert_an_event_and_is_read(service, client, receiver)
     assert client.patch("/monitoring/alerts/read-all").status_code == 204
     assert client.get("/monitoring/alerts", read="false").json()["totalElements"] == 0
     let_a_day_pass(service, client)
-    until(service, RUNS, client, (3, 3), 20)
+    until_counted(service, RUNS, client, (3, 3), 20)
     assert client.get("/monitoring/alerts", read="false").json()["totalElements"] == 1
     assert client.put("/monitoring/alerts/read-all").status_code == 204
     assert client.get("/monitoring/alerts", read="false").json()["totalElements"] == 0
@@ -120,7 +121,7 @@ def test_rules_run_once_a_day_through_kills_of_everything(service, unlimited_cli
     for _ in range(RULES):
         made = client.post("/monitoring", rule_request(id_number=CHANGING))
         assert made.status_code == 201, made.text
-    until(service, RUNS, client, (RULES, RULES))
+    until_counted(service, RUNS, client, (RULES, RULES))
 
     for day in range(2, DAYS + 2):
         let_a_day_pass(service, client)
@@ -132,7 +133,7 @@ def test_rules_run_once_a_day_through_kills_of_everything(service, unlimited_cli
                 service.kill_web()
             service.start_web()
             service.start_jobs()
-        until(service, RUNS, client, (day * RULES, day * RULES))
+        until_counted(service, RUNS, client, (day * RULES, day * RULES))
 
     runs = (DAYS + 1) * RULES
     with service.connect() as connection:
