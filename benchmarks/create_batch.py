@@ -193,8 +193,9 @@ def _create(client: Client, raw: bytes, clock: Clock) -> None:
         body = parse_json_object(raw)
     with clock("catalogue"):
         definitions = report_orders.catalogue()
+    context = report_orders.RuleContext(definitions, client.environment)
     with clock("validation"):
-        placed = report_orders.read_orders(body, client.environment, definitions)
+        placed = report_orders.read_orders(body, context)
     with ExitStack() as patches, clock("commit and the rest"):
         for module, name, label in TIMED:
             around = clock.around(getattr(module, name), label)

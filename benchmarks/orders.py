@@ -12,7 +12,7 @@ from benchmarks.names import Names
 from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
 from verification.reports.create import create_reports
-from verification.reports.request import catalogue, read_orders
+from verification.reports.request import Order, RuleContext, catalogue, read_orders
 from workspaces.models import Client
 
 CHECKS = ["IDENTITY", "KRA_PIN", "CRB_SCORE"]
@@ -57,8 +57,7 @@ def create_about_one_person(client: Client, number: int, reports: int) -> None:
     """Create this number of reports about one person, and run their checks."""
     for _ in range(0, reports, 500):
         items = [{**order(number), "reuse": False} for _ in range(min(500, reports))]
-        parsed = read_orders({"reports": items}, client.environment, catalogue())
-        create_reports(client, parsed)
+        create_reports(client, _parse(client, items))
     while CheckResult.objects.filter(next_attempt_at__isnull=False).exists():
         run_due_checks()
 
@@ -66,8 +65,12 @@ def create_about_one_person(client: Client, number: int, reports: int) -> None:
 def create(client: Client, reports: int, checks: Sequence[str] = CHECKS) -> None:
     """Create reports in this process."""
     items = [{**order(), "checksRequested": list(checks)} for _ in range(reports)]
-    parsed = read_orders({"reports": items}, client.environment, catalogue())
-    create_reports(client, parsed)
+    create_reports(client, _parse(client, items))
+
+
+def _parse(client: Client, items: list[dict[str, Any]]) -> list[Order]:
+    context = RuleContext(catalogue(), client.environment)
+    return read_orders({"reports": items}, context)
 
 
 def body(reports: int) -> bytes:
