@@ -435,16 +435,18 @@ def play(
     *,
     operations: int,
     steps: int,
-) -> Counter[str]:
-    """Run machines for this many operations. Return the count of each operation."""
+    including: Sequence[str] = (),
+) -> None:
+    """Run machines for this many operations, and until each of these happened."""
     done: Counter[str] = Counter()
-    while done.total() - done["crash"] < operations:
+    while done.total() - done["crash"] < operations or not all(
+        done[what] for what in including
+    ):
         run_state_machine_as_test(
             lambda: machine(done),
             settings=settings(
-                # The first example is the simplest one, and half of the steps find
-                # nothing to do.
-                max_examples=1 + 2 * operations // steps,
+                # The first example is the simplest one.
+                max_examples=5,
                 stateful_step_count=steps,
                 deadline=None,
                 database=None,
@@ -453,7 +455,6 @@ def play(
                 suppress_health_check=list(HealthCheck),
             ),
         )
-    return done
 
 
 def _answer_to(claimed: Claim, known: Any) -> Any:
