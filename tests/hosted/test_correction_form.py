@@ -22,7 +22,13 @@ from verification.files import inspection
 from verification.files.inspection import MAX_BYTES
 from verification.files.storage import read_content
 from verification.golive.applications import ActingUser
-from verification.privacy.corrections import confirm, rerun, take
+from verification.privacy.corrections import (
+    Statement,
+    confirm,
+    open_correction,
+    rerun,
+    take,
+)
 from verification.privacy.models import Correction
 from verification.privacy.personal_data import erase_reports
 
@@ -139,6 +145,24 @@ def test_result_of_somebody_else_is_refused(
 
     assert answer["Location"] == subject.page
     assert not Correction.objects.exists()
+
+
+def test_correction_of_a_namesakes_report_is_not_shown(ask: Any, api: Api):
+    address = {"email": "wanjiku@kamau.test"}
+    visitor = grant(ask(subject=address))
+    visitor.see_data()
+    namesake = person(idNumber="87654321", **address)
+    made = api.create({**namesake, "checksRequested": ["IDENTITY"]})
+    api.work()
+    finding = CheckResult.objects.get(report=made["id"])
+    opened = open_correction(made["id"], finding.pk, Statement(**SAID, language="en"))
+    page = f"corrections/{opened.pk}"
+
+    answers = [visitor.get(page), visitor.post(page)]
+
+    assert [answer["Location"] for answer in answers] == [visitor.page] * 2
+    opened.refresh_from_db()
+    assert opened.is_open
 
 
 def test_visitor_without_the_proof_is_led_to_it(subject: Visitor):

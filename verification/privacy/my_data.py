@@ -19,7 +19,7 @@ from django.db.models import QuerySet
 
 from verification import links
 from verification.consents.links import AccessNotSendable, renew_access_link
-from verification.consents.models import NOT_ME, Consent, ConsentStatus, reason_of
+from verification.consents.models import Consent, ConsentStatus
 from verification.consents.subject_messages import CONTACT_MEMBERS
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
@@ -154,7 +154,7 @@ def _url(report: Report) -> str:
     A consent that still waits keeps its link, which may be in use now.
     """
     consent = Consent.objects.filter(report=report).select_related("report").first()
-    if consent is None or reason_of(consent) == NOT_ME:
+    if consent is None:
         return ""
     if consent.status != ConsentStatus.PENDING or report.is_ended:
         try:
