@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.service.test_kills import DONE_SECONDS
 from tests.world.clients import person
 from tests.world.collector import ENDPOINT, Collector, attributes
 
@@ -21,12 +20,7 @@ def test_processes_of_web_and_jobs_send_traces(client, collector):
     # A result of another test would be reused.
     (made,) = client.order({**person(), "reuse": False})
 
-    collector.wait_for(
-        "POST api/v1/reports",
-        "job run_due_checks",
-        "check IDENTITY",
-        seconds=DONE_SECONDS,
-    )
+    collector.wait_for("POST api/v1/reports", "job run_due_checks", "check IDENTITY")
 
     (order,) = collector.named("POST api/v1/reports")
     assert attributes(order)["verification.report_id"] == [made["id"]]
