@@ -285,7 +285,7 @@ def _methods() -> dict[str, str]:
 
 @dataclass(slots=True)
 class Judged:
-    """What the rules say of the rows: a quote, or faults."""
+    """The result for the rows: a quote, or faults."""
 
     rows: Rows
     items: list[Item]

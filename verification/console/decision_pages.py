@@ -322,7 +322,7 @@ def _answer(
 
 
 def outcome_of(decision: Decision) -> str:
-    """Return what a member reads who has just made or answered the decision."""
+    """Return the message to the member who made or answered the decision."""
     notice = AdverseNotice.objects.filter(decision=decision).first()
     if notice and notice.state == NoticeState.UNDELIVERED:
         return str(UNREACHED[S(decision.state)])

@@ -441,7 +441,7 @@ class QuotedOrder:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What orders cost now, and who pays it; `digest` changes with price and reuse."""
+    """The price of orders and its payer; `digest` changes with price and reuse."""
 
     orders: list[QuotedOrder]
     digest: str

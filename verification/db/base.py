@@ -166,7 +166,7 @@ class _ErrorWrapper(DatabaseErrorWrapper):
 
 
 class DatabaseFeatures(features.DatabaseFeatures):
-    # Of PostgreSQL 15, the oldest that the service runs on. Django would connect to ask
+    # PostgreSQL 15, the oldest supported version, has it. Django would connect to ask
     # for the version, also in `check`.
     supports_nulls_distinct_unique_constraints = True
 

@@ -245,7 +245,7 @@ class Order:
     payment_mode: str
     payer: PayerInput | None
     draft: bool
-    # As the request says it; None if it leaves it out
+    # The request's value; None if the request has none
     reuse: bool | None
     reference: str | None
     # The monitoring rule, if the report is one of its runs
