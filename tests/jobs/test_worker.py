@@ -163,7 +163,10 @@ def test_job_that_ends_is_deleted_and_unlocked():
 
     assert not Job.objects.exists()
     with connection.cursor() as cursor:
-        cursor.execute("SELECT FROM pg_locks WHERE locktype = 'advisory'")
+        cursor.execute(
+            "SELECT FROM pg_locks"
+            " WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        )
         assert cursor.fetchall() == []
 
 
