@@ -33,6 +33,7 @@ from verification.values.local_time import NAIROBI
 from workspaces import members
 from workspaces.models import LedgerEntry, Role
 
+CONTACTS = ["E-mail address", "Phone number"]
 HEADINGS = ["Full name", "ID number", "Your reference"]
 PEOPLE = [
     ["Wanjiku Kamau", "12345678", "LN-1"],
@@ -129,21 +130,21 @@ def test_rows_are_quoted_and_then_ordered_together(sender, api: Api, name):
         (
             choice(),
             [
-                *["Full name", "ID number", "Date of birth", "Your reference"],
-                *["When it was given", "How it was given"],
+                *["Full name", "ID number", "Date of birth", *CONTACTS],
+                *["Your reference", "When it was given", "How it was given"],
                 "Version of the text that they agreed to",
                 *["Where you keep the proof", "Purpose"],
             ],
         ),
         (
             choice("KRA_PIN", consent="", subject_type="COMPANY"),
-            ["Registered name", "KRA PIN", "Your reference", "Purpose"],
+            ["Registered name", "KRA PIN", *CONTACTS, "Your reference", "Purpose"],
         ),
         (
             choice(consent="", payment_mode="THIRD_PARTY"),
             [
-                *["Full name", "ID number", "Date of birth", "Your reference"],
-                *["Name of the payer", "E-mail address of the payer"],
+                *["Full name", "ID number", "Date of birth", *CONTACTS],
+                *["Your reference", "Name of the payer", "E-mail address of the payer"],
                 *["Phone number of the payer", "Purpose"],
             ],
         ),

@@ -99,39 +99,50 @@ def inputs(html: str) -> list[str]:
     return [name.removeprefix("subject-") for name in dict.fromkeys(names)]
 
 
-ATTESTED_INPUTS = ["obtained", "obtainedAt", "method", "policyVersion"]
+CONTACTS = ["email", "phone"]
+ATTESTED = ["obtained", "obtainedAt", "method", "policyVersion", "evidenceReference"]
 
 
 @pytest.mark.parametrize(
     ("chosen", "shown"),
     [
-        (choice(consent=""), ["fullName", "idNumber", "dateOfBirth"]),
+        (choice(consent=""), ["fullName", "idNumber", "dateOfBirth", *CONTACTS]),
+        (
+            choice(),
+            [
+                *["fullName", "idNumber", "dateOfBirth", *CONTACTS],
+                *[f"consent-{name}" for name in ATTESTED],
+            ],
+        ),
         (
             choice("IDENTITY", "CRB_FULL", consent=""),
-            ["fullName", "idNumber", "dateOfBirth", "phone"],
+            ["fullName", "idNumber", "dateOfBirth", *CONTACTS],
         ),
-        (choice("KRA_PIN", consent=""), ["fullName", "kraPin", "idNumber"]),
-        (choice("AML_SCREENING", consent=""), ["fullName", "dateOfBirth"]),
+        (choice("KRA_PIN", consent=""), ["fullName", "kraPin", "idNumber", *CONTACTS]),
+        (choice("AML_SCREENING", consent=""), ["fullName", "dateOfBirth", *CONTACTS]),
         (
             choice(consent="SERVICE_HOSTED"),
-            ["fullName", "idNumber", "dateOfBirth", "email", "phone"],
+            ["fullName", "idNumber", "dateOfBirth", *CONTACTS],
         ),
         (
             choice("BUSINESS_VERIFICATION", subject_type="COMPANY"),
-            ["fullName", "registrationNumber", "postalAddress", "postalCode"],
+            [
+                *["fullName", "registrationNumber", "postalAddress", "postalCode"],
+                *CONTACTS,
+            ],
         ),
         (
             choice("KRA_PIN", subject_type="COMPANY", consent=""),
-            ["fullName", "kraPin"],
+            ["fullName", "kraPin", *CONTACTS],
         ),
         (
             choice("AML_SCREENING", subject_type="COMPANY", consent="SERVICE_HOSTED"),
-            ["fullName", "registrationNumber", "email", "phone"],
+            ["fullName", "registrationNumber", *CONTACTS],
         ),
         (
             choice(consent="", payment_mode="THIRD_PARTY"),
             [
-                *["fullName", "idNumber", "dateOfBirth"],
+                *["fullName", "idNumber", "dateOfBirth", *CONTACTS],
                 *["payer-name", "payer-email", "payer-phone"],
             ],
         ),
@@ -145,7 +156,8 @@ def test_form_shows_exactly_what_the_chosen_checks_need(admin, chosen, shown):
 def test_order_is_quoted_and_then_created_once(officer, api: Api):
     officer.open()
     before = count_rows()
-    quote = officer.quote(**WANJIKU, **attested())
+    contacts = {"subject-email": "wanjiku@kamau.test", "subject-phone": "0712345678"}
+    quote = officer.quote(**WANJIKU, **attested(), **contacts)
     assert "KES 50.00" in quote
     assert "Nothing is ordered yet" in quote
     assert count_rows() == before
@@ -157,6 +169,8 @@ def test_order_is_quoted_and_then_created_once(officer, api: Api):
     assert report.status == "RUNNING"
     assert report.created_by == f"member {officer.visitor.member.pk}"
     assert report.subject["fullName"] == "Wanjiku Kamau"
+    assert report.subject["email"] == "wanjiku@kamau.test"
+    assert report.subject["phone"] == "+254712345678"
     assert report.consent.status == "ATTESTED"
     assert report.consent.attestation["method"] == "PAPER_FORM"
     assert LedgerEntry.objects.get(report_id=report.pk).amount == Decimal(-50)
@@ -800,12 +814,14 @@ def test_draft_is_edited_and_the_rest_of_it_stays(owner, api: Api):
     page = owner.page("reports-edit", report=made)
     typed = dict(re.findall(r'name="([\w-]+)" value="([^"]*)"', page))
     consent = {k: v for k, v in typed.items() if k.startswith("consent-")}
+    assert typed["subject-email"] == "wanjiku@kamau.test"
 
     answer = edit(
         owner,
         made,
         choice(),
         **WANJIKU | {"purpose": "Another loan"},
+        **{"subject-email": "wanjiku@kamau.test"},
         **consent | {"consent-obtained": "on", "consent-method": "CUSTOMER_WEB_FORM"},
         reference="LN-1",
     )

@@ -76,6 +76,8 @@ REQUEST = "console order"
 SAME_SUBJECT = timedelta(days=1)
 MOMENT_FORMAT = "%Y-%m-%dT%H:%M"
 ON = "on"
+# Members of a subject to which we write
+CONTACTS = ("email", "phone")
 
 COMPANY_NAME = _("Registered name")
 PHONE_HINT = _("Such as 0712 345 678, or with the country code of another country")
@@ -227,11 +229,9 @@ def _subject_inputs(choice: Choice, offer: Offer) -> Iterator[Input]:
         COMPANY_NAME if choice.is_company else SUBJECT_LABELS["fullName"],
         is_required="fullName" in required or not has_name,
     )
-    # We write to a subject who pays or consents on our pages.
-    is_reached = choice.payment_mode == PaymentMode.CANDIDATE or choice.is_hosted(offer)
-    reached = ["email", "phone"] if is_reached else []
-    yield from (one for key, one in found.items() if key not in reached)
-    for key in reached:
+    # Links, notices and copies of decisions reach a subject whoever asks for consent.
+    yield from (one for key, one in found.items() if key not in CONTACTS)
+    for key in CONTACTS:
         yield found.get(key) or _subject_input(key)
 
 
