@@ -135,10 +135,12 @@ def test_search_finds_a_company_by_number(api: Api):
     assert search_names(api, "b12") == {"PVT-AB12CDE"}
 
 
-def test_search_by_phone_number_finds_nothing(api: Api):
-    api.create(company(phone="+254712345678"), draft=True)
+def test_search_finds_a_phone_number(api: Api):
+    api.create(company(fullName="Baobab", phone="+254712345678"), draft=True)
 
-    assert search_names(api, "+254712345678") == set()
+    for text in ("+254712345678", "0712 345 678", "254712345678"):
+        assert search_names(api, text) == {"Baobab"}, text
+    assert search_names(api, "0712 345 67") == set()
 
 
 def test_identifiers_are_hashed_in_the_index(api: Api, identified_id: str):

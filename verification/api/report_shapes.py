@@ -76,7 +76,9 @@ class ReportQuery(PageQuery):
 
     search: formats.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
-    e-mail, the report's reference or the report's id."""
+    e-mail, phone number, the report's reference or the report's id, or the number on a
+    paper about the report, such as a receipt, a notice, a correction or a certificate.
+    """
     status: ReportStatus | None = None
     subject_type: SubjectType | None = None
     from_: Annotated[formats.Date | None, Field(alias="from")] = None

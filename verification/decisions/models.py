@@ -11,10 +11,11 @@ from typing import Any
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import number_of_id, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from workspaces.models import Environment, Member, Workspace
 
@@ -654,6 +655,11 @@ class AdverseNotice(models.Model):
                 fields=["workspace", "environment", "undelivered_at"],
                 condition=Q(state="UNDELIVERED"),
                 name="notices_to_hand_over",
+            ),
+            # The search by the number that people read out
+            models.Index(
+                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
+                name="notices_by_number",
             ),
         ]
 

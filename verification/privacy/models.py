@@ -451,6 +451,11 @@ class Erasure(models.Model):
             ),
             # Which erasure has erased a report.
             GinIndex(fields=["report_ids"], name="erasures_of_a_report"),
+            # The search by the number of a certificate.
+            models.Index(
+                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
+                name="erasures_by_number",
+            ),
         ]
 
     def __str__(self) -> str:

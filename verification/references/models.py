@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import number_of_id, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
 from verification.reports.models import Report
 
 
@@ -74,7 +75,12 @@ class Reference(models.Model):
                 fields=["expires_at"],
                 condition=Q(status="PENDING"),
                 name="references_waiting",
-            )
+            ),
+            # The search by the number on the receipt.
+            models.Index(
+                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
+                name="references_by_number",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,7 +1,6 @@
 """Refuse a consent that was given before the subject objected.
 
-The register of requests knows the objections: its rows are the only ones of `privacy`
-that the core reads.
+The register of requests, a table of `privacy`, knows the objections.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """List and search a workspace's reports: by status, type, days, name or identifier.
 
+An identifier is also the number on a paper about the report (`reports/numbers.py`).
+
 Every three letters in a row of a name, and every identifier, become 64-bit keyed hashes
 that hold for one workspace and environment. PostgreSQL's array index finds the reports
 that have all of them, without an extension, and the table does not reveal identifiers.
@@ -26,6 +28,8 @@ from verification.reports.models import (
     fold_text,
     further_ids,
 )
+from verification.reports.numbers import find_reports_by_number
+from verification.values.formats import typed_phone
 from verification.values.masking import normalise_identifier
 
 GRAM_LENGTH = 3
@@ -68,7 +72,7 @@ class Terms:
         return self._hash(f"text:{fold_text(text)}")
 
     def of_phone(self, text: str) -> int:
-        """Return the term of a phone number; only staff can search for one."""
+        """Return the term of a phone number in E.164."""
         return self._hash(f"phone:{text}")
 
     def _of_gram(self, gram: str) -> int:
@@ -108,10 +112,15 @@ def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
         if (few := _ids_if_few(candidates)) is not None:
             by_name &= Q(pk__in=few)
     identifiers = [terms.of_number(text), terms.of_text(text.strip())]
+    if phone := typed_phone(text):
+        identifiers.append(terms.of_phone(phone))
     identified = SearchEntry.objects.filter(terms__overlap=bigint_values(identifiers))
     few = _ids_if_few(identified)
     # PostgreSQL reads only these rows if the query contains their ids.
-    return by_name | Q(pk__in=identified.values("pk") if few is None else few)
+    by_name |= Q(pk__in=identified.values("pk") if few is None else few)
+    if numbered := find_reports_by_number(text):
+        by_name |= Q(pk__in=numbered)
+    return by_name
 
 
 def bigint_values(terms: Iterable[int]) -> list[Value]:

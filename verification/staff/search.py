@@ -3,7 +3,7 @@
 The form is sent by POST, so that names and addresses of people stand in no URL and no
 log. Reports and rules are found by any part of a name, or by an exact ID number,
 registration number, e-mail address, phone number or reference in any workspace, or by
-the number of the report or of a receipt. The phone of an M-Pesa prompt is encrypted
+the number on a paper about the report. The phone of an M-Pesa prompt is encrypted
 without a hash, and finds nothing.
 Encrypted values are found by their keyed hashes, which differ by workspace and
 environment.
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import phonenumbers
 from django.contrib import admin
 from django.db import connection
 from django.db.models import Model, Q, QuerySet
@@ -31,14 +30,16 @@ from verification.backoffice import audit
 from verification.backoffice.model_admin import is_uuid
 from verification.backoffice.widgets import link
 from verification.checks.models import CheckResult
-from verification.consents.models import ConsentRecord
 from verification.db.base import force_custom_plan
 from verification.db.ids import filter_by_number
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
-from verification.privacy.models import SubjectRequest
+from verification.privacy.models import Erasure, SubjectRequest
+from verification.references.models import Reference
 from verification.reports.models import Report, fold_text
+from verification.reports.numbers import find_reports_by_number
 from verification.reports.queries import GRAM_LENGTH, Terms
+from verification.values.formats import typed_phone
 from verification.values.masking import mask_email
 from webhooks.models import Delivery
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
@@ -120,11 +121,8 @@ def _reports(term: str) -> list[Report]:
     reports = Report.objects.select_related("workspace").defer("subject")
     found = _find_by_name(reports, term, "reports_searchentry", "report_id")
     by_reference = reports.filter(reference__startswith=term)[: _max_rows(term) + 1]
-    by_number = filter_by_number(reports, "R", term)
-    receipts = filter_by_number(ConsentRecord.objects.all(), "C", term)
-    if receipts is not None:
-        by_number = reports.filter(pk__in=receipts.values("report_id"))
-    return _newest_first([*found, *by_reference, *(by_number or ())])
+    numbered = reports.filter(pk__in=find_reports_by_number(term))
+    return _newest_first([*found, *by_reference, *_newest(numbered, term)])
 
 
 def _rules(term: str) -> list[Rule]:
@@ -139,7 +137,7 @@ def _find_by_name(rows: QuerySet[Any], term: str, table: str, column: str) -> li
         Terms(*account)
         for account in Account.objects.values_list("workspace_id", "environment")
     ]
-    phone = _phone(term)
+    phone = typed_phone(term)
     exact = [
         hashed
         for terms in accounts
@@ -185,17 +183,6 @@ def _find_ids(
         if len(found) > MAX_CANDIDATES:
             break
     return found
-
-
-def _phone(term: str) -> str:
-    """Return the number in E.164, as subjects store it, or "" if it is none."""
-    try:
-        number = phonenumbers.parse(term, "KE")
-    except phonenumbers.NumberParseException:
-        return ""
-    if not phonenumbers.is_possible_number(number):
-        return ""
-    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
 
 
 def _newest_first(rows: list[Any]) -> list[Any]:
@@ -262,6 +249,24 @@ def _requests(term: str) -> list[SubjectRequest]:
         ids = _report_ids(term)
         requests = SubjectRequest.objects.filter(Q(report_id__in=ids) | Q(pk__in=ids))
     return _newest(requests.select_related("workspace"), term)
+
+
+def _erasures(term: str) -> list[Erasure]:
+    erasures = Erasure.objects.select_related("request__workspace")
+    numbered = filter_by_number(erasures, "E", term)
+    return _newest(
+        erasures.filter(pk__in=_own_id(term)) if numbered is None else numbered, term
+    )
+
+
+def _references(term: str) -> list[Reference]:
+    references = Reference.objects.defer("answers", "evidence")
+    numbered = filter_by_number(references, "R", term)
+    if numbered is None:
+        numbered = references.filter(
+            Q(report_id__in=_report_ids(term)) | Q(pk__in=_own_id(term))
+        )
+    return _newest(numbered, term)
 
 
 def _entries(term: str) -> list[LedgerEntry]:
@@ -384,6 +389,23 @@ SEARCH_GROUPS = [
             r.get_outcome_display() or "open",
             _time(r.received_at),
         ),
+    ),
+    SearchGroup(
+        "Erasures",
+        Erasure,
+        _erasures,
+        lambda e: (
+            e.number,
+            e.request.workspace or "",
+            "ended" if e.ended_at else "waits",
+            _time(e.created_at),
+        ),
+    ),
+    SearchGroup(
+        "References",
+        Reference,
+        _references,
+        lambda r: (r.number, r.status.lower(), _time(r.created_at)),
     ),
     SearchGroup(
         "Ledger entries",

@@ -85,6 +85,17 @@ def kenyan_mobile(value: str) -> str:
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
 
 
+def typed_phone(text: str) -> str:
+    """Return the number that somebody searches for in E.164, or "" if it is none."""
+    try:
+        number = phonenumbers.parse(text, "KE")
+    except phonenumbers.NumberParseException:
+        return ""
+    if not phonenumbers.is_possible_number(number):
+        return ""
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
 def email(value: str) -> str:
     local, _, domain = value.rpartition("@")
     if not (PLAIN_LOCAL.fullmatch(local) and _is_mail_domain(domain)):

@@ -1,0 +1,56 @@
+"""The numbers on papers, such as `P-1234-ABCD-5678`: which reports they lead to.
+
+People read these numbers out from a PDF, a receipt or a message. Each is made from the
+id of its row, and the first letter says what the paper is.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import F, Func, Model, UUIDField
+from django.db.models.expressions import Combinable
+
+from verification.consents.models import ConsentRecord
+from verification.db.ids import filter_by_number
+from verification.decisions.models import AdverseNotice
+from verification.payments.models import Checkout
+from verification.privacy.models import Erasure, SubjectRequest
+from verification.references.models import Reference
+from verification.reports.models import Report
+
+
+class _Each(Func):
+    """The members of an array, each as a row."""
+
+    function = "unnest"
+    set_returning = True
+    output_field = UUIDField()
+
+
+REPORT = F("report_id")
+# (letter, model, the reports of a row). Each table has an index of its numbers.
+PAPERS: list[tuple[str, type[Model], Combinable]] = [
+    ("R", Report, F("id")),
+    ("R", Reference, REPORT),
+    ("C", ConsentRecord, REPORT),
+    ("P", Checkout, REPORT),
+    ("N", AdverseNotice, REPORT),
+    ("D", SubjectRequest, REPORT),
+    # A request to be erased is about all reports of its person.
+    ("D", SubjectRequest, _Each("erasure__report_ids")),
+    ("E", Erasure, _Each("report_ids")),
+]
+
+
+def find_reports_by_number(typed: str) -> list[UUID]:
+    """Return the ids of the reports that a paper with this number is about.
+
+    They are of any workspace: the caller's query has to be of one, or by staff.
+    """
+    found: set[UUID | None] = set()
+    for letter, model, reports in PAPERS:
+        rows = filter_by_number(model._default_manager.all(), letter, typed)
+        if rows is not None:
+            found.update(rows.values_list(reports, flat=True))
+    return [report_id for report_id in found if report_id]
