@@ -29,8 +29,8 @@ from monitoring.models import (
     locked_rules,
 )
 from verification.checks.events import EventSubject
+from verification.checks.finding_words import label_of, text_of
 from verification.checks.models import CheckResult, ResultStatus
-from verification.documents.report import as_text, humanise_name
 from verification.jobs.claims import sweep, together_or_alone
 from verification.jobs.queue import job
 from verification.reports.models import RiskLevel, SubjectType
@@ -384,7 +384,7 @@ def describe_changes(changes: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     return [
         {
             "check": change["checkName"],
-            "what": humanise_name(change["field"].removeprefix(DETAILS)),
+            "what": label_of(change["field"].removeprefix(DETAILS)),
             "before": _value_text(change["field"], change["old"]),
             "now": _value_text(change["field"], change["new"]),
         }
@@ -394,7 +394,7 @@ def describe_changes(changes: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
 
 def _value_text(field: str, value: Any) -> str:
     if field != "flags":
-        return as_text(value)
+        return text_of(value, field.removeprefix(DETAILS))
     return ", ".join(
         f"{flag['code'].replace('_', ' ').capitalize()} ({flag['severity'].lower()})"
         for flag in value

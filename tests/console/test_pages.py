@@ -190,6 +190,17 @@ def test_timeline_names_members_of_the_workspace(owner, api):
     assert actor in timeline
 
 
+def test_findings_are_in_the_language_of_the_page(owner, api):
+    made = api.create(person(idNumber="90000003"))["id"]
+    api.work()
+
+    html = owner.page("reports-detail", query={"lang": "sw"}, report=made)
+
+    assert "Chanzo kinaonyesha kuwa mwenye nambari amefariki." in html
+    assert "Ulinganisho wa jina" in html
+    assert "records the holder" not in html
+
+
 def test_subject_is_labelled_in_kiswahili(owner, api):
     made = api.create(person())["id"]
 

@@ -16,11 +16,11 @@ from pypdf import PdfReader
 from tests.hosted.test_notices import REFEREE
 from tests.world.clients import Api, person
 from tests.world.subject import BORN, Visitor, newest_code, visible_text
+from verification.checks import finding_words
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckResult
 from verification.consents.links import MAX_WRONG_CODES, TRIES
 from verification.consents.models import Consent
-from verification.hosted import finding_words
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Channel, Kind, Notification
 from verification.notifications.recipients import block
@@ -386,8 +386,8 @@ def test_words_of_sources_are_quoted_in_kiswahili():
 
 
 def test_all_of_a_finding_has_words():
-    details = {name for one in ABOUT_PEOPLE for name in one.output_fields}
-    flags = {code for one in ABOUT_PEOPLE for code in one.flag_codes}
+    details = {name for one in CATALOGUE for name in one.output_fields}
+    flags = {code for one in CATALOGUE for code in one.flag_codes}
     values = {code for *_, code in metropol.STATUSES}
     values |= {*metropol.PRODUCTS.values(), *metropol.STANDINGS.values()}
     values |= {*metropol.LISTINGS.values(), *kra.STATUSES.values(), *screening.TOPICS}
@@ -396,7 +396,7 @@ def test_all_of_a_finding_has_words():
     assert details - set(finding_words.LABELS) == set()
     assert flags - set(finding_words.FLAGS) == set()
     assert values - set(finding_words.VALUES) == set()
-    assert {one.name for one in ABOUT_PEOPLE} - set(finding_words.CLEAR) == set()
+    assert {one.name for one in CATALOGUE} - set(finding_words.CLEAR) == set()
 
 
 @pytest.mark.parametrize("number", ["20000001", "90000003"])

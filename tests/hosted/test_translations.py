@@ -9,6 +9,7 @@ from django.conf import settings
 from django.utils.translation import override
 from django.utils.translation.template import templatize
 
+from verification.checks import finding_words
 from verification.checks.catalogue import CATALOGUE as CHECK_CATALOGUE
 from verification.hosted.forms import (
     CompanyGrantForm,
@@ -52,7 +53,7 @@ def marked() -> set[object]:
             templatize(template.read_text())
         ):
             texts.add((text, plural) if plural else text)
-    for module in HOSTED.glob("*.py"):
+    for module in [*HOSTED.glob("*.py"), Path(finding_words.__file__)]:
         texts |= set(IN_CODE.findall(module.read_text()))
     return texts
 

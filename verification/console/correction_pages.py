@@ -15,6 +15,7 @@ from django.db.models import F, QuerySet
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
+from verification.checks.finding_words import label_of, text_of
 from verification.checks.models import ResultStatus
 from verification.console.base import (
     PAGE_SIZE,
@@ -32,7 +33,6 @@ from verification.console.fields import (
 from verification.console.reports import result_context
 from verification.console.words import Topic, choices_of
 from verification.db.base import read_page
-from verification.documents.report import as_text, humanise_name
 from verification.files.storage import download
 from verification.privacy import corrections, joins
 from verification.privacy.corrections import CorrectionRefused
@@ -243,7 +243,7 @@ def _changes(correction: Correction) -> list[tuple[str, str]]:
     asked = correction.rerun.inputs if correction.rerun else None
     known: dict[str, Any] = correction.report.subject or {}
     return [
-        (humanise_name(name), as_text(value))
+        (label_of(name), text_of(value, name))
         for name, value in (asked or {}).items()
         if known.get(name) != value
     ]

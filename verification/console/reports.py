@@ -11,6 +11,12 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.checks.events import consent_status_of
+from verification.checks.finding_words import (
+    flag_text,
+    label_of,
+    summary_text,
+    text_of,
+)
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
 from verification.consents.links import AccessNotSendable, send_access_link
@@ -47,7 +53,7 @@ from verification.console.sandbox_pages import describe_message
 from verification.console.words import WORDS, Topic, choices_of
 from verification.decisions import decide as verbs
 from verification.decisions.decide import Maker, ReportDecisionRefused
-from verification.documents.report import as_text, humanise_name, report_pdf
+from verification.documents.report import report_pdf
 from verification.privacy.certificates import certificate_pdf
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import erasure_of
@@ -168,7 +174,7 @@ def _render_report(
 def _label_of(name: str) -> Text:
     if name == "subjectType":
         return _("About whom")
-    return SUBJECT_LABELS.get(name) or humanise_name(name)
+    return SUBJECT_LABELS.get(name) or label_of(name)
 
 
 def _subject_text(name: str, value: Any) -> str:
@@ -176,7 +182,7 @@ def _subject_text(name: str, value: Any) -> str:
         return str(WORDS[Topic.SUBJECT][value])
     if name == "country":
         return str(dict(COUNTRIES).get(value, value))
-    return as_text(value)
+    return text_of(value, name)
 
 
 def _timeline_of(report: Report) -> list[tuple[StatusChange, str]]:
@@ -231,12 +237,15 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "is_done": result.status == ResultStatus.COMPLETED,
         "level": result.risk_level,
         "score": result.score,
-        "summary": finding.get("summary") or result.failure_message,
+        "summary": summary_text(result.name, finding, result.score)
+        or result.failure_message,
         "failure": result.failure_code,
-        "flags": finding.get("flags") or [],
-        "details": [(humanise_name(k), t) for k, v in details if (t := as_text(v))],
+        "flags": [
+            {**flag, "message": flag_text(flag)} for flag in finding.get("flags") or ()
+        ],
+        "details": [(label_of(k), text) for k, v in details if (text := text_of(v, k))],
         "price": result.price,
         "reused": result.reused,
-        "outdated": ", ".join(humanise_name(name) for name in outdated),
+        "outdated": ", ".join(map(label_of, outdated)),
         "at": result.completed_at,
     }

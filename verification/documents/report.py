@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import io
-import re
 from typing import Any
 
 import segno
 from django.conf import settings
+from django.utils.translation import override
 
 from verification import links
 from verification.checks.events import consent_status_of
+from verification.checks.finding_words import (
+    flag_text,
+    humanise_name,
+    label_of,
+    summary_text,
+    text_of,
+)
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
 from verification.consents.models import Consent, ConsentStatus
@@ -34,7 +41,6 @@ MAKERS = {
     MakerKind.POLICY: "a policy, and no person",
 }
 LEVELS = {"LOW": "Low risk", "MEDIUM": "Medium risk", "HIGH": "High risk"}
-CAPITALS = {"id", "kra", "pin", "crb", "vat"}
 STATUSES = {
     ReportStatus.READY: "Complete",
     ReportStatus.PARTIAL: "In part",
@@ -46,7 +52,8 @@ STATUSES = {
 def report_pdf(report: Report) -> bytes:
     """Render the report as it is now; equal states give equal bytes."""
     results = list(report.results.select_related("definition").order_by("position"))
-    data = _document(report, results)
+    with override("en"):
+        data = _document(report, results)
     return pdf.render_document(
         "report.typ", report.updated_at, data, qr=_qr(data["genuine"])
     )
@@ -135,16 +142,16 @@ def _check(result: CheckResult, report: Report) -> dict[str, Any]:
         "result": LEVELS.get(level, "No score")
         if is_done
         else RESULTS[ResultStatus(result.status)],
-        "summary": one_line(finding.get("summary") or result.failure_message or ""),
+        "summary": summary_text(result.name, finding, result.score)
+        or one_line(result.failure_message or ""),
         "at": format_nairobi(at) if at else "",
         "flags": [
-            {**flag, "message": one_line(flag["message"])}
-            for flag in finding.get("flags", ())
+            {**flag, "message": flag_text(flag)} for flag in finding.get("flags", ())
         ],
         "details": [
-            [humanise_name(name), _masked(text) if name == "idNumber" else text]
+            [label_of(name), _masked(text) if name == "idNumber" else text]
             for name, value in (finding.get("details") or {}).items()
-            if (text := as_text(value))
+            if (text := text_of(value, name))
         ],
         "source": _source(finding, result, report),
     }
@@ -154,7 +161,7 @@ def _source(finding: dict[str, Any], result: CheckResult, report: Report) -> str
     if not finding:
         return ""
     reused = " An earlier result that was still fresh." if result.reused else ""
-    names = map(humanise_name, result.outdated_details(report.subject))
+    names = map(label_of, result.outdated_details(report.subject))
     outdated = ", ".join(names)
     if outdated:
         outdated = f" Asked before details were corrected: {outdated}."
@@ -212,30 +219,6 @@ def _timeline(report: Report) -> list[list[str]]:
         ]
         for change in report.status_changes.all()
     ]
-
-
-def as_text(value: Any) -> str:
-    """Format a value of a finding for people; empty if there is none."""
-    match value:
-        case None | "":
-            return ""
-        case bool():
-            return "Yes" if value else "No"
-        case dict():
-            members = ((humanise_name(k), as_text(v)) for k, v in value.items())
-            return ", ".join(f"{name}: {text}" for name, text in members if text)
-        case list():
-            return "; ".join(text for item in value if (text := as_text(item)))
-        case _:
-            return one_line(str(value))
-
-
-def humanise_name(name: str) -> str:
-    """Return the name in words: `Registered address` for `registeredAddress`."""
-    parts = re.findall("[A-Za-z][a-z]*|[0-9]+|[^A-Za-z0-9]+", name)
-    words = [part.lower() for part in parts if part.strip()]
-    text = " ".join(word.upper() if word in CAPITALS else word for word in words)
-    return text[:1].upper() + text[1:]
 
 
 def _qr(text: str) -> str:

@@ -12,11 +12,11 @@ from django.urls import reverse
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
+from verification.checks.finding_words import summary_text
 from verification.checks.models import CheckResult, ResultStatus
 from verification.files.uploads import ACCEPTED, status_of
 from verification.hosted import forms, subject_data_page
 from verification.hosted.consent_page import OpenConsent
-from verification.hosted.finding_words import summary_text
 from verification.hosted.hosted_pages import (
     ASK_OR_DO,
     render_page,
@@ -127,7 +127,9 @@ def _render_form(
         "check": _(wrong.definition.display_name),
         "summary": ""
         if is_about_another
-        else summary_text(wrong.name, seen.finding(wrong), wrong.score),
+        else summary_text(
+            wrong.name, seen.finding(wrong), wrong.score, to_subject=True
+        ),
         "numbers": range(1, MAX_DOCUMENTS + 1),
         "accepted": ACCEPTED,
         "days": settings.SUBJECT_REQUEST_DAYS[RequestKind.CORRECTION],

@@ -11,10 +11,10 @@ from django.conf import settings
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 
+from verification.checks.finding_words import flag_text, label_of, summary_text, text_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentRecord
 from verification.decisions.models import Decision, DecisionStatus, MakerKind
-from verification.hosted.finding_words import flag_text, label_of, summary_text, text_of
 from verification.privacy.access import SubjectReport
 from verification.privacy.disclosures import RecipientKind, ReportRecipient
 from verification.privacy.models import (
@@ -273,12 +273,12 @@ def _notes(one: SubjectReport) -> Iterator[str]:
 
 def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> View:
     finding, is_about_another = one.finding(result), result.pk in one.strangers
-    summary = summary_text(result.name, finding, result.score)
+    summary = summary_text(result.name, finding, result.score, to_subject=True)
     if is_about_another:
         summary = _(
             "This number belongs to somebody else, whose details we do not show."
         )
-    flags = [flag_text(flag) for flag in finding.get("flags") or ()]
+    flags = [flag_text(f, to_subject=True) for f in finding.get("flags") or ()]
     is_made = result.status == ResultStatus.COMPLETED
     details = _details(finding.get("details") or {}, is_short=is_short)
     return {

@@ -31,6 +31,7 @@ from verification.backoffice.widgets import (
     link_by_id,
     redirect_back,
 )
+from verification.checks.finding_words import humanise_name
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.links import (
     AccessNotSendable,
@@ -38,7 +39,7 @@ from verification.consents.links import (
     send_access_link,
 )
 from verification.consents.models import ConsentRecord
-from verification.documents.report import humanise_name, report_pdf
+from verification.documents.report import report_pdf
 from verification.notifications.models import Notification
 from verification.payments.links import payment_links
 from verification.payments.models import Checkout, PaymentEvent, Refund

@@ -19,7 +19,7 @@ from verification.backoffice.widgets import (
     link_by_id,
     table,
 )
-from verification.documents.report import as_text, humanise_name
+from verification.checks.finding_words import flag_text, humanise_name, text_of
 from verification.golive.admin import ReviewAdmin
 from verification.privacy.admin.retention_admin import RowsOfReportsAdmin
 from verification.privacy.corrections import (
@@ -262,7 +262,7 @@ def _changes_text(correction):
     asked = correction.rerun.inputs if correction.rerun else None
     known = correction.report.subject or {}
     changed = {k: v for k, v in (asked or {}).items() if known.get(k) != v}
-    return as_text(changed) or "The report"
+    return text_of(changed) or "The report"
 
 
 def _compared(old, new):
@@ -270,10 +270,10 @@ def _compared(old, new):
     yield "Summary", old.get("summary") or "-", new.get("summary") or "-"
     yield (
         "Flags",
-        *(as_text([f["code"] for f in x.get("flags", ())]) for x in (old, new)),
+        *("; ".join(map(flag_text, x.get("flags", ()))) for x in (old, new)),
     )
     before, after = old.get("details") or {}, new.get("details") or {}
     for name in dict.fromkeys([*before, *after]):
-        texts = as_text(before.get(name)), as_text(after.get(name))
+        texts = text_of(before.get(name), name), text_of(after.get(name), name)
         if any(texts):
             yield humanise_name(name), *texts

@@ -6,12 +6,12 @@ in its own words is quoted.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
-from verification.documents.report import humanise_name
 from verification.providers.base import Severity
 from verification.reports.models import SUBJECT_LABELS
 from verification.values.countries import country_name
@@ -42,7 +42,7 @@ LABELS = {
     "employeeName": _("Name of the employee"),
     "jobTitleMatch": _("Comparison of the job title"),
     "datesMatch": _("Comparison of the dates"),
-    "wouldRehire": _("Would employ you again"),
+    "wouldRehire": _("Would employ again"),
     "refereeTitle": _("Position of the referee"),
     "remarks": _("Remarks"),
     "creditScore": _("Credit score"),
@@ -70,8 +70,8 @@ LABELS = {
     "lists": _("Lists"),
     "algorithm": _("Method of the search"),
     "threshold": _("Likeness that counts"),
-    "hitCount": _("Number of entries like you"),
-    "hits": _("Entries like you"),
+    "hitCount": _("Number of similar entries"),
+    "hits": _("Similar entries"),
     "lender": _("Lender"),
     "product": _("Kind of loan"),
     "accountNumber": _("Account number"),
@@ -91,8 +91,18 @@ LABELS = {
     "score": _("Score"),
     "birthDates": _("Dates of birth"),
     "countries": _("Countries"),
+    "registeredName": _("Registered name"),
+    "companyType": _("Kind of company"),
+    "companyStatus": _("State of the company"),
+    "incorporatedOn": _("Incorporated on"),
+    "directors": _("Directors"),
+    "role": _("Role"),
+    "appointedOn": _("Appointed on"),
+    "shareholders": _("Shareholders"),
+    "shares": _("Shares"),
+    "percent": _("Per cent"),
 }
-# Flags about persons -> what they say
+# Flag -> what it says
 FLAGS = {
     "ID_NOT_FOUND": _("The register has no such ID number."),
     "PIN_NOT_FOUND": _("The revenue authority has no such PIN or ID number."),
@@ -105,13 +115,24 @@ FLAGS = {
     "EMPLOYER_MISMATCH": _("The referee names another employer."),
     "JOB_TITLE_MISMATCH": _("The referee names another job title."),
     "DATES_MISMATCH": _("The referee names other dates of employment."),
-    "WOULD_NOT_REHIRE": _("The employer would not employ you again."),
-    "NO_CREDIT_RECORD": _("The credit bureau has no record of you."),
+    "WOULD_NOT_REHIRE": _("The employer would not employ the subject again."),
+    "NO_CREDIT_RECORD": _("The credit bureau has no record of the subject."),
     "LOW_CREDIT_SCORE": _("The credit score is low."),
     "NON_PERFORMING_ACCOUNT": _("An account is far in arrears."),
     "PAST_DELINQUENCY": _("Payments were late in the past."),
     "BOUNCED_CHEQUES": _("Cheques bounced."),
     "FRAUD_ALERT": _("A lender has reported a suspicion of fraud."),
+    "ADVERSE_LISTING": _("A lender has listed the subject for not paying."),
+    "SANCTIONS_HIT": _("A sanctions list has a name like the subject's."),
+    "WATCHLIST_HIT": _("A watch list has a name like the subject's."),
+    "PEP_HIT": _("A list of people in public office has a name like the subject's."),
+    "COMPANY_NOT_FOUND": _("The business register has no such number."),
+    "COMPANY_DISSOLVED": _("The business register does not list it as active."),
+}
+# The same to the subject, where it is another sentence
+FLAGS_TO_SUBJECT = {
+    "WOULD_NOT_REHIRE": _("The employer would not employ you again."),
+    "NO_CREDIT_RECORD": _("The credit bureau has no record of you."),
     "ADVERSE_LISTING": _("A lender has listed you for not paying."),
     "SANCTIONS_HIT": _("A sanctions list has a name like yours."),
     "WATCHLIST_HIT": _("A watch list has a name like yours."),
@@ -171,18 +192,31 @@ VALUES = {
     "role.pep": _("Public office"),
     "role.rca": _("Close to somebody in public office"),
     "role.pol": _("Politics"),
+    "DISSOLVED": _("Dissolved"),
+    "DIRECTOR": _("Director"),
+    "COMPANY_SECRETARY": _("Company secretary"),
+    "PROPRIETOR": _("Proprietor"),
+    "PRIVATE_LIMITED_COMPANY": _("Private limited company"),
     "Kenyan": _("Kenyan"),
     "Kenya": _("Kenya"),
 }
-# Check about persons -> what its finding says without a flag
+BUREAU_CHECKS = ("CRB_SCORE", "CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_SCORE")
+# Check -> what its finding says without a flag
 CLEAR = {
     "IDENTITY": _("The ID number is registered and the details match."),
     "KRA_PIN": _("The PIN is active."),
     "EMPLOYER_VERIFICATION": _("The referee confirms the employment."),
+    "BUSINESS_VERIFICATION": _("The company is registered and active."),
     **dict.fromkeys(
-        ("CRB_SCORE", "CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_SCORE"),
-        _("The credit bureau holds nothing against you."),
+        (*BUREAU_CHECKS, "CREDITBUREAU_COMP"),
+        _("The credit bureau holds nothing against the subject."),
     ),
+    "CREDITBUREAU_STATUS": _("No lender has listed the subject."),
+    "AML_SCREENING": _("The lists have no name like the subject's."),
+}
+# The same to the subject, where it is another sentence
+CLEAR_TO_SUBJECT = {
+    **dict.fromkeys(BUREAU_CHECKS, _("The credit bureau holds nothing against you.")),
     "CREDITBUREAU_STATUS": _("No lender has listed you."),
     "AML_SCREENING": _("The lists have no name like yours."),
 }
@@ -191,6 +225,7 @@ SEVERITIES: tuple[Severity, ...] = ("LOW", "MEDIUM", "HIGH")
 # Members that people wrote, and members with codes of countries
 FREE_TEXTS = {"remarks"}
 COUNTRIES = {"country", "countries"}
+CAPITALS = {"id", "kra", "pin", "crb", "vat"}
 
 
 def label_of(name: str) -> str:
@@ -220,26 +255,42 @@ def text_of(value: Any, name: str = "") -> str:
             return one_line(str(value))
 
 
-def summary_text(check: str, finding: dict[str, Any], score: int | None) -> str:
-    """Return what was found in one sentence: the stored one, or its translation."""
+def summary_text(
+    check: str, finding: dict[str, Any], score: int | None, *, to_subject: bool = False
+) -> str:
+    """Return what was found in one sentence: the stored one, or its translation.
+
+    `to_subject` addresses the subject; others read about them.
+    """
     stored = one_line(finding.get("summary") or "")
     if get_language() == "en" or not stored:
         return stored
     if flags := finding.get("flags"):
-        return flag_text(max(flags, key=lambda one: SEVERITIES.index(one["severity"])))
-    if check not in CLEAR:
+        worst = max(flags, key=lambda one: SEVERITIES.index(one["severity"]))
+        return flag_text(worst, to_subject=to_subject)
+    clear = CLEAR | CLEAR_TO_SUBJECT if to_subject else CLEAR
+    if check not in clear:
         return _quoted(stored)
-    return str(NOT_COMPARED if score is None else CLEAR[check])
+    return str(NOT_COMPARED if score is None else clear[check])
 
 
-def flag_text(flag: dict[str, Any]) -> str:
+def flag_text(flag: dict[str, Any], *, to_subject: bool = False) -> str:
     """Return what the flag says: its stored message, or the translation."""
     code = flag.get("code", "")
     message = one_line(flag.get("message") or code)
     if get_language() == "en":
         return message
-    return str(FLAGS[code]) if code in FLAGS else _quoted(message)
+    words = FLAGS | FLAGS_TO_SUBJECT if to_subject else FLAGS
+    return str(words[code]) if code in words else _quoted(message)
 
 
 def _quoted(text: str) -> str:
     return str(_("The source says: “%(text)s”")) % {"text": text}
+
+
+def humanise_name(name: str) -> str:
+    """Return the name in words: `Registered address` for `registeredAddress`."""
+    parts = re.findall("[A-Za-z][a-z]*|[0-9]+|[^A-Za-z0-9]+", name)
+    words = [part.lower() for part in parts if part.strip()]
+    text = " ".join(word.upper() if word in CAPITALS else word for word in words)
+    return text[:1].upper() + text[1:]
