@@ -218,8 +218,7 @@ def _end_some_expired_invitations() -> int:
 @transaction.atomic
 def accept(user: User, token: str) -> Member:
     """Make the user a member. Raises InvitationEnded, also at the second call."""
-    found = _usable_invitations().select_for_update(of=("self",))
-    invitation = found.filter(token_digest=_digest(token)).first()
+    invitation = lock_open_invitation(token)
     if invitation is None or bytes(invitation.email_hash) != email_hash(user.email):
         raise InvitationEnded
     _end_invitation(invitation, accepted=True)
@@ -231,6 +230,12 @@ def accept(user: User, token: str) -> Member:
 
 def find_open_invitation(token: str) -> Invitation | None:
     return _usable_invitations().filter(token_digest=_digest(token)).first()
+
+
+def lock_open_invitation(token: str) -> Invitation | None:
+    """Return the open invitation, which stays open until the transaction ends."""
+    found = _usable_invitations().select_for_update(of=("self",))
+    return found.filter(token_digest=_digest(token)).first()
 
 
 def is_invited(email: str) -> bool:

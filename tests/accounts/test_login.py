@@ -435,32 +435,6 @@ def test_rate_limit_counts_each_form_separately(client):
     assert sign_ups == [200] * 10 + [429]
 
 
-def test_invited_person_signs_up_and_ends_at_the_invitation(client, workspace):
-    """The invitation survives a sign-up, a confirmation elsewhere, and a login."""
-    members.invite(create_member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)
-    page = f"/console/invitations/{invitation_token('grace@people.test')}"
-    link = re.search(r'"(/accounts/signup/[^"]+)"', _html(client.get(page)))[1]
-
-    promise = _html(client.get(link))
-    assert "you join the workspace <bdi>Acacia Lenders</bdi>." in promise
-    assert "sandbox at once" not in promise
-    client.post(SIGN_UP, {**NEW, **_hidden(promise)})
-    confirming = Client()
-    link = path_mailed_to("grace@people.test", "ACCOUNT_CONFIRM")
-    asked = _html(confirming.get(link))
-    answer = confirming.post(link.partition("?")[0], _hidden(asked))
-    login = answer["Location"]
-    assert login.startswith("/accounts/login/?next=")
-    fields = _hidden(_html(confirming.get(login)))
-    answer = log_in(confirming, "grace@people.test", fields=fields)
-
-    assert answer["Location"] == page
-    assert "Accept" in _html(confirming.get(page))
-    confirming.post(page)
-    mine = Member.objects.filter(user__email="grace@people.test")
-    assert [one.workspace for one in mine] == [workspace]
-
-
 def test_invited_person_with_an_account_returns_to_the_invitation(client, workspace):
     create_user()
     members.invite(create_member(workspace, "OWNER"), "grace@people.test", Role.VIEWER)

@@ -6,6 +6,7 @@ import time
 from typing import Any, ClassVar
 
 from allauth.account import forms as account
+from allauth.account.models import EmailAddress
 from allauth.core import context
 from allauth.core.internal.cryptokit import compare_user_code
 from allauth.mfa import app_settings
@@ -18,11 +19,13 @@ from allauth.mfa.utils import decrypt
 from allauth.mfa.webauthn import forms as webauthn
 from django import forms
 from django.contrib.auth.hashers import make_password
+from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from verification.accounts import lockout
 from verification.accounts.adapters import notify_account_change
+from verification.accounts.models import unconfirmed_users
 from verification.backoffice import audit
 from verification.db.encryption import keyed_hash
 from verification.values.formats import one_line
@@ -123,6 +126,27 @@ class SignUpForm(_NewEmail, account.SignupForm):
             # Takes as long as a new account: the time does not show that one exists.
             make_password(self.cleaned_data["password1"])
         return super().try_save(request)
+
+
+class JoinForm(SignUpForm):
+    """The sign-up of an invited person, who has proved the address by the link."""
+
+    def __init__(self, *args: Any, email: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.email = email.strip().lower()
+        del self.fields["email"]
+
+    def clean(self) -> dict[str, Any]:
+        self.cleaned_data["email"] = self.email
+        cleaned: dict[str, Any] = super().clean()
+        return cleaned
+
+    def save(self, request: HttpRequest) -> User:
+        """Create the user, in place of one whom nobody has confirmed."""
+        unconfirmed_users().filter(email__iexact=self.email).delete()
+        user: User = super().save(request)
+        EmailAddress.objects.filter(user=user).update(verified=True)
+        return user
 
 
 class AddEmailForm(_NewEmail, account.AddEmailForm):

@@ -6,6 +6,7 @@ from typing import ClassVar
 from django.contrib.auth.models import User, UserManager
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
+from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.db.ids import uuid7
@@ -125,15 +126,26 @@ class StaffInvitation(models.Model):
 
 @job
 def purge_unconfirmed_users() -> None:
-    """Delete old users without a confirmed address or a login.
+    """Delete old users without a confirmed address or a login."""
+    before = clock.now() - UNCONFIRMED_LIFETIME
+    unconfirmed_users().filter(date_joined__lt=before).delete()
 
-    Staff and members of workspaces stay.
+
+def unconfirmed_users() -> models.QuerySet[User]:
+    """Return users without a confirmed address or a login: anybody can make them.
+
+    Staff and members of workspaces are none.
     """
     unused = User.objects.filter(
-        is_staff=False,
-        is_superuser=False,
-        last_login=None,
-        memberships=None,
-        date_joined__lt=clock.now() - UNCONFIRMED_LIFETIME,
+        is_staff=False, is_superuser=False, last_login=None, memberships=None
     )
-    unused.exclude(emailaddress__verified=True).delete()
+    return unused.exclude(emailaddress__verified=True)
+
+
+def has_account(email: str) -> bool:
+    """Return whether somebody has proved to read this address, or works with it."""
+    users = User.objects.filter(
+        Q(email__iexact=email)
+        | Q(emailaddress__email__iexact=email, emailaddress__verified=True)
+    )
+    return users.exclude(pk__in=unconfirmed_users()).exists()

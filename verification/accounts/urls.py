@@ -17,9 +17,9 @@ def _page(route: str, name: str, view: View, **options: Any) -> URLPattern:
 
 
 urlpatterns = [
-    _page("login/", "account_login", account.login, limit=30),
+    _page("login/", "account_login", views.LoginView.as_view(), limit=30),
     _page("logout/", "account_logout", account.logout),
-    _page("signup/", "account_signup", views.SignUpView.as_view(), limit=10),
+    _page("signup/", "account_signup", account.signup, limit=10),
     _page("join/<str:token>/", "account_join", views.join, limit=10),
     _page("inactive/", "account_inactive", account.account_inactive),
     _page(

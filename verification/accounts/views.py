@@ -160,13 +160,12 @@ class RecoveryCodesView(recovery_codes.ViewRecoveryCodesView):
         return super().get_context_data(**more) | {"after": after}
 
 
-class SignUpView(account.SignupView):
-    """The page names the invitation, if any: then no workspace is created."""
+class LoginView(account.LoginView):
+    """The form has the address of the invitation from which the visitor comes."""
 
-    def get_context_data(self, **more: Any) -> dict[str, Any]:
-        return super().get_context_data(**more) | {
-            "invitation": _invitation(self.get_next_url() or "")
-        }
+    def get_initial(self) -> dict[str, Any]:
+        invitation = _invitation(self.get_next_url() or "")
+        return {"login": invitation.email} if invitation else {}
 
 
 def _invitation(url: str) -> Invitation | None:

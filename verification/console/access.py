@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
+from allauth.account.internal.flows.login import perform_password_login
+from allauth.account.models import Login
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
@@ -16,6 +19,9 @@ from django.urls import reverse
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
+from verification.accounts.forms import JoinForm
+from verification.accounts.models import has_account
+from verification.accounts.views import account_page
 from verification.backoffice import audit
 from verification.console.base import (
     Place,
@@ -34,10 +40,16 @@ from verification.console.fields import (
 from verification.console.sandbox_pages import with_messages
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
-from verification.web.pages import private_page
 from workspaces import keys, members
 from workspaces.members import Permission
-from workspaces.models import ApiKey, Member, Role, Scope, default_scopes
+from workspaces.models import (
+    ApiKey,
+    Invitation,
+    Member,
+    Role,
+    Scope,
+    default_scopes,
+)
 
 
 class KeyForm(forms.Form):
@@ -237,10 +249,14 @@ def leave(place: Place) -> HttpResponse:
     return HttpResponseRedirect(reverse("console:home"))
 
 
-@private_page
+@partial(account_page, limit=10)
+@transaction.atomic
 def show_invitation(request: HttpRequest, token: str) -> HttpResponse:
-    """Show who invites; a POST by the invited person accepts."""
-    found = members.find_open_invitation(token)
+    """Show who invites; a POST by the invited person accepts.
+
+    A person without an account opens it here: the link proves the address.
+    """
+    found = members.lock_open_invitation(token)
     if found is None:
         return render(request, "console/invitation_over.html", status=410)
     user = request.user
@@ -248,16 +264,32 @@ def show_invitation(request: HttpRequest, token: str) -> HttpResponse:
         found.email_hash
     )
     if request.method == "POST" and isinstance(user, User) and is_theirs:
-        try:
-            with transaction.atomic():
-                member = members.accept(user, token)
-                audit.record("invitation.accepted", audit.actor_of(request), found)
-        except members.InvitationEnded:
-            return render(request, "console/invitation_over.html", status=410)
-        messages.success(request, _("You are a member now."))
-        return HttpResponseRedirect(dashboard_url(member))
-    shown = {"invitation": found, "is_theirs": is_theirs, "next": request.path}
+        return HttpResponseRedirect(_accept(request, user, found, token))
+    form, email = None, found.email
+    # Only an ended invitation has no address.
+    assert email is not None  # noqa: S101
+    if not user.is_authenticated and not has_account(email):
+        form = JoinForm(request.POST or None, email=email)
+        if request.method == "POST" and form.is_valid():
+            joining = form.save(request)
+            page = _accept(request, joining, found, token)
+            login = Login(user=joining, redirect_url=page)
+            return perform_password_login(request, {"email": form.email}, login)
+    shown = {
+        "invitation": found,
+        "is_theirs": is_theirs,
+        "form": form,
+        "next": request.path,
+    }
     return render(request, "console/invitation.html", shown)
+
+
+def _accept(request: HttpRequest, user: User, found: Invitation, token: str) -> str:
+    """Make the user a member, and return the address of the first page."""
+    member = members.accept(user, token)
+    audit.record("invitation.accepted", audit.actor_of(request, user), found)
+    messages.success(request, _("You are a member now."))
+    return dashboard_url(member)
 
 
 def _assignable_roles(place: Place) -> list[tuple[str, Any]]:
