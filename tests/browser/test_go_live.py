@@ -75,7 +75,8 @@ def letter_to(mailbox: MailServer, address: str, word: str) -> str:
         return [m for m in messages if m["To"] == address and word in m["Subject"]]
 
     first, *_ = until(letters, lambda: [m["Subject"] for m in mailbox.messages])
-    return str(first.get_content())
+    text, _html = first.iter_parts()
+    return str(text.get_content())
 
 
 def test_company_goes_live(page, browser, service, look, mailbox):

@@ -159,6 +159,17 @@ def test_development_page_shows_every_message_with_links(api, settings, owner):
     for text in texts[1:]:
         assert f'href="{row.context["link"]}"' in text
     assert re.search(r'href="http://localhost:8000/b/\w{29}"', html)
+    assert len(re.findall(r'href="mail/[-\w]+"', html)) == 2
+
+
+def test_development_page_shows_the_html_of_a_message(api, settings, owner):
+    row = ask(api)
+    settings.DEBUG = True
+    asked = RequestFactory().get("/dev/mail", SERVER_NAME="localhost")
+    shown = development_mail.show_mail_html(asked, row.pk).content.decode()
+
+    assert "<!doctype html>" in shown
+    assert f'href="{row.context["link"]}"' in shown
 
 
 @pytest.mark.parametrize(
@@ -223,3 +234,23 @@ def test_text_of_a_message_is_no_markup():
         '<a href="http://h/c/1?a=1&amp;b=2" rel="nofollow">http://h/c/1?a=1&amp;b=2</a>'
         "\nhttps://h/&lt;script&gt; http://h/b/…"
     )
+
+
+def test_mailbox_shows_the_html_of_an_email_under_a_strict_policy(owner, api):
+    row = ask(api)
+    path = owner.url("mailbox-html", message=row.pk)
+    assert f'href="{path}"' in owner.page("mailbox-message", message=row.pk)
+    answer = owner.get("mailbox-html", message=row.pk)
+
+    html = answer.content.decode()
+    assert f'href="{row.context["link"]}"' in html
+    assert re.search(r"/b/\w", html) is None
+    policy = answer["Content-Security-Policy"].split("; ")
+    assert {"sandbox", "default-src 'none'", "style-src 'unsafe-inline'"} <= set(policy)
+    assert "script-src" not in answer["Content-Security-Policy"]
+
+
+def test_sms_has_no_html(owner, api):
+    row = ask(api, phone=NUMBER, email=None)
+    assert owner.get("mailbox-html", message=row.pk).status_code == 404
+    assert f"{row.pk}/html" not in owner.page("mailbox-message", message=row.pk)

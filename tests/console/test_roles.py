@@ -120,6 +120,7 @@ TABLE = {
     "sandbox": (ALL, None),
     "mailbox": (MANAGERS, None),
     "mailbox-message": (MANAGERS, None),
+    "mailbox-html": (MANAGERS, None),
     "mailbox-addresses": (MANAGERS, MANAGERS),
     "mailbox-confirm": (None, MANAGERS),
     "mailbox-remove": (None, MANAGERS),
@@ -299,6 +300,7 @@ def test_rows_of_the_sandbox_are_not_found_in_production(rows, owner):
         "webhooks-delivery",
         "monitoring-alert",
         "mailbox-message",
+        "mailbox-html",
         "mailbox-addresses",
     ):
         more = arguments(name, rows)
@@ -333,7 +335,8 @@ def test_suspended_workspace_is_read_only(rows, owner):
 
 @pytest.mark.parametrize("language", ["en", "sw"])
 def test_pages_are_not_cached_and_have_no_script(rows, owner, language):
-    files = ("-pdf", "-csv", "-xlsx", "-document", "-certificate")
+    # An e-mail has its own language and styles.
+    files = ("-pdf", "-csv", "-xlsx", "-document", "-certificate", "-html")
     for name, (sees, _) in TABLE.items():
         if sees is None or name.endswith(files):
             continue

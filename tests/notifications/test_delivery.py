@@ -59,7 +59,14 @@ def test_message_is_sent_once(mail_server: MailServer):
     assert message["To"] == ADDRESS
     assert message["From"] == "no-reply@localhost"
     assert message["Auto-Submitted"] == "auto-generated"
-    assert LINK in message.get_content()
+    text, html = message.iter_parts()
+    assert message.get_content_type() == "multipart/alternative"
+    assert [text.get_content_type(), html.get_content_type()] == [
+        "text/plain",
+        "text/html",
+    ]
+    assert LINK in text.get_content()
+    assert f'href="{LINK}"' in html.get_content()
     assert (row.status, row.attempts) == ("SENT", 1)
     assert now() - row.sent_at < timedelta(minutes=1)
 

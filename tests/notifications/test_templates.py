@@ -222,12 +222,15 @@ WITHOUT_DEADLINE = {
     Kind.ADVERSE_NOTICE,
     Kind.REVIEW_ANSWER,
 }
+# These hold a code, or nothing to open but the links of a list.
+WITHOUT_BUTTON = {
+    *(Kind.SANDBOX_ADDRESS, Kind.CONSENT_CODE, Kind.ACCESS_CODE),
+    *(Kind.MONITORING_PAUSED, Kind.TOP_UP_RECEIPT, Kind.TOP_UP_REFUNDED),
+    *(Kind.MEMBER_DIGEST, Kind.MY_DATA, Kind.LOW_BALANCE),
+}
 DECISIONS = ["GRANTED", "DECLINED", "WITHDRAWN", "EXPIRED"]
 
-
-@pytest.fixture(autouse=True)
-def no_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verification.notifications.templates.ATTACHMENTS", {})
+pytestmark = pytest.mark.usefixtures("no_attachments")
 
 
 def written(kind: Kind, language: str = "en", **fields: Any) -> Notification:
@@ -427,7 +430,8 @@ def test_every_template_belongs_to_a_kind():
         f"footer.sms.{language}.txt" for language in [*Language.values, "both"]
     }
     parts = {f"member_line.{language}.txt" for language in Language.values}
-    assert names == wanted_names | footers | parts
+    html = {"layout.html", "blocks.html", "line.html"}
+    assert names == wanted_names | footers | parts | html
 
 
 @pytest.mark.parametrize("language", Language.values)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from csp.decorators import csp_replace
 from django import forms
 from django.conf import settings
 from django.core.validators import validate_email
@@ -72,6 +73,8 @@ REFUSALS: Refusals = {
 }
 # Shown in place of the link to block the workspace, which only the recipient may use.
 NO_BLOCK_LINK = "…"
+# An e-mail has its styles inline, and nothing else to load or to run.
+MAIL_POLICY: dict[str, Any] = {"style-src": ["'unsafe-inline'"], "sandbox": True}
 KINDS = {
     Kind.CONSENT_REQUEST: _("Request for consent"),
     Kind.CONSENT_REMINDER: _("Reminder of a request for consent"),
@@ -119,9 +122,21 @@ def list_messages(place: Place) -> HttpResponse:
 def show_message(place: Place, message: UUID) -> HttpResponse:
     found = _messages(place).get(pk=message)
     place.record("notification.opened", found)
-    link = settings.BASE_URL + "/b/" + NO_BLOCK_LINK
-    shown = describe_message(found) | render_message(found, block_link=link)
+    shown = {
+        **describe_message(found),
+        **render_message(found, block_link=_no_block_url()),
+        "html_url": place.url("mailbox-html", message=found.pk),
+    }
     return place.render("mailbox/message", {"message": shown})
+
+
+@csp_replace(MAIL_POLICY)
+@member_required(Permission.MANAGE_MAILBOX)
+def show_html(place: Place, message: UUID) -> HttpResponse:
+    """Show an e-mail as mail programs show it."""
+    found = _messages(place).get(pk=message)
+    place.record("notification.opened", found)
+    return html_response(found, block_link=_no_block_url())
 
 
 @member_required(Permission.MANAGE_MAILBOX)
@@ -188,13 +203,26 @@ def with_messages(rows: Iterable[Any], cause_of: Any) -> list[dict[str, Any]]:
 def render_message(
     notification: Notification, *, block_link: str = ""
 ) -> dict[str, str]:
-    """Return subject and text, which are empty after the purge."""
+    """Return subject, text and HTML, which are empty after the purge."""
+    shown = {"subject": "", "text": "", "html": ""}
     if notification.context is None:
-        return {"subject": "", "text": ""}
+        return shown
     if notification.channel == Channel.SMS:
-        return {"subject": "", "text": write_sms(notification, block_link=block_link)}
+        return shown | {"text": write_sms(notification, block_link=block_link)}
     email = write_email(notification, attach=False, block_link=block_link)
-    return {"subject": email.subject, "text": email.text}
+    return {"subject": email.subject, "text": email.text, "html": email.html}
+
+
+def html_response(notification: Notification, *, block_link: str = "") -> HttpResponse:
+    """Return the e-mail as a page, for views with `MAIL_POLICY`. Raises Http404."""
+    html = render_message(notification, block_link=block_link)["html"]
+    if not html:
+        raise Http404
+    return HttpResponse(html)
+
+
+def _no_block_url() -> str:
+    return f"{settings.BASE_URL}/b/{NO_BLOCK_LINK}"
 
 
 def _messages(place: Place) -> Any:

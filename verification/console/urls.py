@@ -101,6 +101,7 @@ PACKAGES = [
 MAILBOX = [
     path("", sandbox_pages.list_messages, name="mailbox"),
     path("<uuid:message>", sandbox_pages.show_message, name="mailbox-message"),
+    path("<uuid:message>/html", sandbox_pages.show_html, name="mailbox-html"),
     path("addresses/", sandbox_pages.edit_addresses, name="mailbox-addresses"),
     path(
         "addresses/<uuid:address>/confirm",

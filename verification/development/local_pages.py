@@ -13,24 +13,31 @@ from functools import wraps
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from allauth.mfa.utils import is_mfa_enabled
+from csp.decorators import csp_replace
 from django.conf import settings
 from django.contrib.auth import login
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.request import split_domain_port
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 from django.urls import path, reverse
 from django.views.debug import SafeExceptionReporterFilter
 from django.views.decorators.http import require_safe
 
 from verification.console.base import PAGE_SIZE, page_number
-from verification.console.sandbox_pages import describe_message, render_message
+from verification.console.sandbox_pages import (
+    MAIL_POLICY,
+    describe_message,
+    html_response,
+    render_message,
+)
 from verification.db.base import read_page
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import Notification
@@ -134,9 +141,23 @@ def show_mail(request: HttpRequest) -> HttpResponse:
     """Show every e-mail and SMS, sent or not, newest first."""
     found = Notification.objects.order_by("-id")
     page = read_page(found, page_number(request), PAGE_SIZE)
-    shown = [describe_message(one) | render_message(one) for one in page.rows]
+    shown = [
+        {
+            **describe_message(one),
+            **render_message(one),
+            "html_url": f"mail/{one.pk}",
+        }
+        for one in page.rows
+    ]
     page = replace(page, rows=shown)
     return render(request, "console/mailbox/all.html", {"page": page})
+
+
+@require_safe
+@csp_replace(MAIL_POLICY)
+@only_on_this_machine
+def show_mail_html(request: HttpRequest, message: UUID) -> HttpResponse:
+    return html_response(get_object_or_404(Notification, pk=message))
 
 
 class ReporterFilter(SafeExceptionReporterFilter):
@@ -154,5 +175,6 @@ class ReporterFilter(SafeExceptionReporterFilter):
 app_name = "development"
 urlpatterns = [
     path("mail", show_mail, name="mail"),
+    path("mail/<uuid:message>", show_mail_html),
     path("login/<str:person>/<str:token>", log_in, name="log-in"),
 ]

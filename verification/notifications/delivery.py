@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from email.utils import parseaddr
 
 from django.conf import settings
-from django.core.mail import EmailMessage, get_connection
+from django.core.mail import EmailMultiAlternatives, get_connection
 from django.db.models import Min, Q, QuerySet
 from django.db.models.functions import Now
 
@@ -238,7 +238,7 @@ class Mailer:
             self._connection.close()
 
 
-def _message(notification: Notification, letter: EmailText) -> EmailMessage:
+def _message(notification: Notification, letter: EmailText) -> EmailMultiAlternatives:
     headers = {
         "Message-ID": message_id(notification),
         # Mail systems send no absence notes to automatic mail.
@@ -250,12 +250,13 @@ def _message(notification: Notification, letter: EmailText) -> EmailMessage:
     elif off_url := (notification.context or {}).get("offUrl"):
         # It turns messages of this kind off, for this member.
         headers |= _one_click(off_url)
-    message = EmailMessage(
+    message = EmailMultiAlternatives(
         letter.subject,
         letter.text,
         to=[str(notification.recipient)],
         headers=headers,
     )
+    message.attach_alternative(letter.html, "text/html")
     for attachment in letter.attachments:
         message.attach(*attachment)
     return message

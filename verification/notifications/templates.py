@@ -6,6 +6,7 @@
   other. An SMS has templates in both languages (`both`), as it has its link only once.
 - Each message ends with `footer.<channel>.<language>`: the operator and its address. A
   message to people who may not know the sender has a link there to block the sender.
+- An e-mail has the same words once more as HTML, which `html` makes from the text.
 - An SMS has only characters of GSM 7-bit text (3GPP TS 23.038). One other character
   would turn it into UCS-2, with 70 characters in a part instead of 160.
 """
@@ -29,6 +30,7 @@ from verification.documents.receipts import (
     payment_attachments,
     reference_attachments,
 )
+from verification.notifications.html import AS, Section, isolate, lay_out, plain
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
     Channel,
@@ -89,6 +91,7 @@ SEPARATOR = "-" * 40
 class EmailText:
     subject: str
     text: str
+    html: str
     attachments: list[Attachment] = field(default_factory=list)
 
 
@@ -96,21 +99,29 @@ def write_email(
     notification: Notification, *, block_link: str = "", attach: bool = True
 ) -> EmailText:
     """Write an e-mail; `block_link` replaces the recipient's link to block."""
-    context = _context(notification, block_link)
+    context = isolate(_context(notification, block_link))
     languages = [notification.language] if notification.language else Language.values
-    written = [
-        _with_footer(notification, context, language).partition("\n")
-        for language in languages
-    ]
-    subject = " / ".join(first for first, _, _ in written)
+    sections = [_section(notification, context, language) for language in languages]
+    subject = " / ".join(plain(one.subject) for one in sections)
+    text = f"\n\n{SEPARATOR}\n\n".join(
+        plain(f"{one.body}\n\n{one.footer}") for one in sections
+    )
+    lead = KISWAHILI_BELOW if len(sections) > 1 else ""
+    if lead:
+        text = f"{lead}\n\n{text}"
+    senders = [context.get("requester"), context["operator"]]
+    html = lay_out(
+        sections,
+        subject=subject,
+        lead=lead,
+        sandbox=notification.sandbox,
+        names=[name for name in senders if name],
+    )
     if notification.sandbox:
         subject = f"[SANDBOX] {subject}"
-    text = f"\n\n{SEPARATOR}\n\n".join(rest.strip() for _, _, rest in written)
-    if len(written) > 1:
-        text = f"{KISWAHILI_BELOW}\n\n{text}"
     make = ATTACHMENTS.get(notification.kind) if attach else None
     attachments = make(notification.context or {}) if make else []
-    return EmailText(subject, text + "\n", attachments)
+    return EmailText(subject, text + "\n", html, attachments)
 
 
 def write_sms(notification: Notification, *, block_link: str = "") -> str:
@@ -131,21 +142,30 @@ def write_sms(notification: Notification, *, block_link: str = "") -> str:
     return text
 
 
+def _section(
+    notification: Notification, context: dict[str, Any], language: str
+) -> Section:
+    text, footer = _with_footer(notification, context, language)
+    subject, _, body = text.partition("\n")
+    return Section(language, subject, body.strip(), footer)
+
+
 def _with_footer(
     notification: Notification, context: dict[str, Any], language: str
-) -> str:
+) -> tuple[str, str]:
     kind, channel = notification.kind.lower(), notification.channel.lower()
     text = _render(f"{kind}.{channel}.{language}", context, language).strip()
     is_blockable = notification.kind in BLOCKABLE_KINDS
     requester = context.get("requester") or "" if is_blockable else ""
     shown = {**context, "requester": requester, "is_blockable": is_blockable}
     footer = _render(f"footer.{channel}.{language}", shown, language).strip()
-    return f"{text}\n\n{footer}"
+    return text, footer
 
 
 def _sms(notification: Notification, context: dict[str, Any]) -> str:
     language = notification.language or "both"
-    text = " ".join(_with_footer(notification, context, language).split())
+    parts = _with_footer(notification, context, language)
+    text = " ".join(" ".join(parts).split())
     return to_gsm(f"SANDBOX: {text}" if notification.sandbox else text)
 
 
@@ -160,14 +180,11 @@ def _render(name: str, context: dict[str, Any], language: str) -> str:
 
 def _context(notification: Notification, block_link: str) -> dict[str, Any]:
     block_link = block_link or links.block_url(notification.pk)
-    return {**_clean_context(notification), "blockLink": block_link}
+    return {**_clean_context(notification), "blockLink": block_link, "as": AS}
 
 
 def _clean_context(notification: Notification) -> dict[str, Any]:
-    context = {
-        name: one_line(value) if isinstance(value, str) else value
-        for name, value in (notification.context or {}).items()
-    }
+    context = _on_one_line(notification.context or {})
     context["operator"] = settings.OPERATOR_NAME
     context["contact"] = settings.OPERATOR_CONTACT
     context |= _client_lines(notification)
@@ -176,6 +193,14 @@ def _clean_context(notification: Notification) -> dict[str, Any]:
             moment = datetime.fromisoformat(context[name])
             context[name] = moment.astimezone(NAIROBI)
     return context
+
+
+def _on_one_line(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _on_one_line(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_on_one_line(one) for one in value]
+    return one_line(value) if isinstance(value, str) else value
 
 
 def _client_lines(notification: Notification) -> dict[str, str]:

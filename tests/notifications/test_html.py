@@ -1,0 +1,179 @@
+"""The HTML form of each e-mail, which comes from the lines of its text."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.notifications.messages import LINK
+from tests.notifications.test_templates import CONTEXTS, WITHOUT_BUTTON, written
+from verification.notifications.models import BILINGUAL, Kind, Language
+from verification.notifications.templates import EmailText, write_email
+
+ARABIC = "شركة التمويل " * 15
+HOSTILE = '<script>alert("x")</script> & </td>\n\n- {{ link }} \u202e' + "x" * 120
+VOID = {"meta", "br"}
+
+pytestmark = pytest.mark.usefixtures("no_attachments")
+
+
+class Reader(HTMLParser):
+    """What a mail program shows: words in their order, links, and a preview."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.links: list[tuple[str, str]] = []
+        self.buttons: list[str] = []
+        self.preview = ""
+        self.tags: set[str] = set()
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data: str) -> None:
+        tags = {tag for tag, _ in self.open}
+        styles = " ".join(at.get("style") or "" for _, at in self.open)
+        if tags & {"style", "title"}:
+            return
+        if "display:none" in styles:
+            self.preview += data
+            return
+        tag, attributes = self.open[-1] if self.open else ("", {})
+        if tag == "a":
+            self.links.append((attributes.get("href") or "", data))
+            if attributes.get("class") == "bt":
+                self.buttons.append(attributes.get("href") or "")
+        self.words += data.replace("\u2068", "").replace("\u2069", "").split()
+
+
+def read(letter: EmailText) -> Reader:
+    return Reader(letter.html)
+
+
+@pytest.mark.parametrize("language", Language.values)
+@pytest.mark.parametrize("kind", Kind)
+def test_html_has_the_words_of_the_text(kind: Kind, language: str):
+    letter = write_email(written(kind, language))
+    reader = read(letter)
+
+    lines = [letter.subject, *letter.text.splitlines()]
+    texts = (line.strip().removeprefix("- ") for line in lines if line != "--")
+    shown = " ".join(reader.words)
+    for text in texts:
+        found = re.fullmatch("(.*?)(https://verify[^ ]*|http://localhost[^ ]*)", text)
+        before, url = found.groups() if found else (text, "")
+        assert " ".join(before.split()) in shown
+        assert not url or url in [url for url, _ in reader.links]
+    assert reader.preview
+    assert "None" not in letter.html
+
+
+@pytest.mark.parametrize("language", Language.values)
+@pytest.mark.parametrize("kind", Kind)
+def test_html_has_one_button(kind: Kind, language: str):
+    reader = read(write_email(written(kind, language)))
+
+    wanted = [] if kind in WITHOUT_BUTTON else [button_of(kind)]
+    assert reader.buttons == wanted
+    # The words of a link say what it does; only its own address stands for it else.
+    assert all(words for _, words in reader.links)
+
+
+def button_of(kind: Kind) -> str:
+    docs = {Kind.WEBHOOK_FAILING, Kind.WEBHOOK_DISABLED}
+    context = CONTEXTS[kind]
+    if kind == Kind.MEMBER_NEWS:
+        return context["line"]["url"]
+    names = ["docs"] if kind in docs else ["link", "url"]
+    if kind.startswith("CORRECTION_") and kind in {
+        Kind.CORRECTION_OPENED,
+        Kind.CORRECTION_RERUN,
+    }:
+        names = ["url"]
+    return next(context[name] for name in names if name in context)
+
+
+def test_email_in_both_languages_has_a_button_in_each():
+    reader = read(write_email(written(Kind.CONSENT_REQUEST, BILINGUAL)))
+
+    assert [words for url, words in reader.links if url == LINK] == [
+        "Read and decide",
+        "Soma kisha uamue",
+    ]
+    assert "Kiswahili hapa chini." in reader.preview
+
+
+def test_digest_links_each_line():
+    reader = read(write_email(written(Kind.MEMBER_DIGEST)))
+
+    assert reader.links[:2] == [(LINK, "3 reports are ready")] * 2
+
+
+def test_address_that_is_no_page_of_ours_is_no_link():
+    reader = read(write_email(written(Kind.WEBHOOK_FAILING)))
+
+    assert "https://hooks.acacia.test/" in reader.words
+    assert "https://hooks.acacia.test/" not in [url for url, _ in reader.links]
+
+
+@pytest.mark.parametrize("name", [HOSTILE, ARABIC, "N" * 200])
+@pytest.mark.parametrize("kind", Kind)
+def test_html_holds_hostile_names(kind: Kind, name: str):
+    context = {
+        key: name
+        for key in (
+            *("requester", "workspace", "company", "firstName", "purpose", "reason"),
+            *("subjectName", "refereeName", "employer", "by", "name", "wanted"),
+        )
+        if key in CONTEXTS[kind] and CONTEXTS[kind][key] != "FAILING"
+    }
+    letter = write_email(written(kind, BILINGUAL, context=context, sandbox=True))
+    reader = read(letter)
+
+    assert len(letter.html.encode()) < 30_000
+    assert not reader.tags & {"script", "img", "link", "form", "iframe"}
+    assert "\u202e" not in letter.html
+    # No mail program or server breaks a line that is shorter.
+    assert max(len(line.encode()) for line in letter.html.splitlines()) < 6000
+    for words in (letter.subject, letter.text):
+        assert not set(words) & set("\u2063\u2068\u2069")
+
+
+def test_name_from_right_to_left_does_not_turn_the_sentence():
+    letter = write_email(
+        written(Kind.CONSENT_REQUEST, context={"requester": "شركة", "purpose": "Loan"})
+    )
+
+    assert "<p" in letter.html
+    assert "\u2068شركة\u2069 would like" in letter.html
+    assert "شركة would like" in letter.text
+
+
+def test_mark_of_a_link_cannot_be_typed():
+    name = "https://evil.test\u2063Click"
+    reader = read(
+        write_email(
+            written(
+                Kind.GO_LIVE_NAME,
+                context={"isApproved": False, "reason": name, "wanted": name},
+            )
+        )
+    )
+
+    assert {url for url, _ in reader.links} == {LINK}
+
+
+def test_sandbox_email_says_so_in_html():
+    assert (
+        "[SANDBOX]"
+        in read(write_email(written(Kind.CONSENT_REQUEST, sandbox=True))).words
+    )
