@@ -92,7 +92,7 @@ def test_company_goes_live(page, browser, service, look, mailbox):
     (key,) = set(LIVE.findall(letter))
     show_letter(office, letter.replace(key, f"{key[:12]}…{key[-4:]}"))
     call(service, workspace_of(page), key)
-    page.get_by_role("link", name="Overview").click()
+    page.get_by_role("link", name="Home").click()
     page.get_by_role("link", name="Go live", exact=True).click()
     look("go-live-17-second-factor")
     page.get_by_role("link", name="Set up codes of an app").click()
@@ -132,7 +132,7 @@ def make_key(page, look) -> str:
 
 
 def apply(page, look) -> None:
-    page.get_by_role("link", name="Overview").click()
+    page.get_by_role("link", name="Home").click()
     look("go-live-04-overview-with-a-report")
     page.get_by_role("link", name="Go live with your company").click()
     look("go-live-05-go-live")

@@ -70,7 +70,7 @@ def test_officer_orders_by_keyboard(page, service, look):
     look("order-05-quote")
     press(page, "Order for KES 50.00")
     expect(page.get_by_text("It is ordered.")).to_be_visible()
-    expect(page.get_by_text("Waits for consent").first).to_be_visible()
+    expect(page.get_by_text("Waiting for consent").first).to_be_visible()
     look("order-06-report")
     press(page, "Cancel it", "link")
     look("order-07-cancel")

@@ -334,7 +334,7 @@ def test_suspended_workspace_is_read_only(rows, owner):
 
 
 @pytest.mark.parametrize("language", ["en", "sw"])
-def test_pages_are_not_cached_and_have_no_script(rows, owner, language):
+def test_pages_are_not_cached_and_have_no_script_of_their_own(rows, owner, language):
     # An e-mail has its own language and styles.
     files = ("-pdf", "-csv", "-xlsx", "-document", "-certificate", "-html")
     for name, (sees, _) in TABLE.items():
@@ -343,9 +343,9 @@ def test_pages_are_not_cached_and_have_no_script(rows, owner, language):
         answer = owner.get(name, query={"lang": language}, **arguments(name, rows))
         html = answer.content.decode()
         assert answer["Cache-Control"] == "no-store", name
-        assert "script-src" not in answer["Content-Security-Policy"], name
+        assert "unsafe" not in answer["Content-Security-Policy"], name
         assert f'<html lang="{language}"' in html, name
-        assert "<script" not in html, name
+        assert not re.search(r"<script(?! src=)| on\w+=", html), name
         assert 'style="' not in html, name
 
 

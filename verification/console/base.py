@@ -38,17 +38,26 @@ from django.views.decorators.http import require_POST
 
 from verification.accounts.sessions import has_second_factor, second_factor_url
 from verification.backoffice import audit
+from verification.console.navigation import (
+    Count,
+    Section,
+    count_waiting,
+    groups_for,
+    section_of,
+)
 from verification.console.orders import Offer
 from verification.golive.applications import ActingUser
 from verification.links import top_up_url
 from verification.reports.models import Report
-from verification.web.pages import View, private_page, read_id
+from verification.web.pages import View, allow_sources, private_page, read_id
 from workspaces import rate_limits
 from workspaces.members import ALLOWED, NotAllowed, Permission, has_permission
 from workspaces.models import Account, Client, Environment, Member, Workspace
 
 Text = str | Promise
 PAGE_SIZE = 20
+# The switch shows so many workspaces; a page lists them all.
+SWITCH_SIZE = 8
 LAST_PAGE = 10**6
 # Actors of timelines that are members begin with this.
 MEMBER = "member "
@@ -76,35 +85,6 @@ def page_number(request: HttpRequest) -> int:
     text = request.GET.get("page", "")
     is_number = text.isascii() and text.isdigit() and len(text) < 8
     return min(int(text), LAST_PAGE) if is_number else 0
-
-
-# Sections with their labels. A page's URL name begins with the name of its section.
-NAVIGATION = [
-    ("dashboard", _("Overview")),
-    ("reports", _("Reports")),
-    ("queue", _("Queue")),
-    ("corrections", _("Corrections")),
-    ("figures", _("Figures")),
-    ("policy", _("Policy")),
-    ("exports", _("Exports")),
-    ("keys", _("Keys")),
-    ("requests", _("Requests")),
-    ("money", _("Balance")),
-    ("webhooks", _("Webhooks")),
-    ("monitoring", _("Monitoring")),
-    ("sandbox", _("Test subjects")),
-    ("mailbox", _("Mailbox")),
-    ("members", _("Members")),
-    ("golive", _("Go live")),
-    ("settings", _("Settings")),
-]
-# Sections that only some roles see.
-NEEDED = dict.fromkeys(
-    ("keys", "requests", "money", "webhooks", "members", "golive"),
-    Permission.SEE_ADMINISTRATION,
-) | {"mailbox": Permission.MANAGE_MAILBOX}
-# Sections that show the same in both environments.
-WORKSPACE_SECTIONS = {"keys", "money", "members", "golive", "settings"}
 
 
 @dataclass(frozen=True)
@@ -162,10 +142,27 @@ class Place:
     def by(self) -> ActingUser:
         return ActingUser(self.member.user, audit.actor_of(self.request))
 
-    @property
-    def section(self) -> str:
+    @cached_property
+    def section(self) -> Section | None:
         match = self.request.resolver_match
-        return (match.url_name or "").partition("-")[0] if match else ""
+        return section_of(match.url_name or "") if match else None
+
+    @cached_property
+    def groups(self) -> Iterable[tuple[Text, list[Section]]]:
+        """The navigation's groups, with the sections that the member's role sees."""
+        return groups_for(self.member, self.environment)
+
+    @cached_property
+    def waiting(self) -> dict[str, Count]:
+        """What waits in the sections of the navigation."""
+        names = {section.name for group, these in self.groups for section in these}
+        return count_waiting(self.client, names)
+
+    @cached_property
+    def workspaces(self) -> list[Workspace]:
+        """The first workspaces of the member's user, for the switch."""
+        found = Workspace.objects.filter(members__user=self.member.user_id)
+        return list(found.order_by("name", "id")[:SWITCH_SIZE])
 
     @property
     def posted(self) -> QueryDict | None:
@@ -196,15 +193,14 @@ class Place:
         """
         return (
             self.workspace.is_live
-            and not (self.is_sandbox and self.section not in WORKSPACE_SECTIONS)
+            and not (self.is_sandbox and not self._is_of_workspace)
             and not has_second_factor(self.request)
         )
 
-    def _has_section(self, name: str) -> bool:
-        """Return whether the navigation shows a section here."""
-        if not has_permission(self.member, NEEDED.get(name, Permission.SEE)):
-            return False
-        return self.is_sandbox or name not in {"sandbox", "mailbox"}
+    @property
+    def _is_of_workspace(self) -> bool:
+        """True for a page that shows the same in both environments."""
+        return self.section is not None and self.section.of_workspace
 
     def require_live(self) -> None:
         """Refuse the request before reports may run here."""
@@ -291,13 +287,12 @@ class Place:
         context = {
             "place": self,
             "account": self.account,
-            "section": self.section,
-            "navigation": [n for n in NAVIGATION if self._has_section(n[0])],
+            "section": self.section.name if self.section else "",
             "can": {p.value: True for p in ALLOWED[self.member.role]},
-            "environments": Environment.values,
             **(shown or {}),
         }
         page = render(self.request, f"console/{name}.html", context, status=status)
+        allow_sources(page, script_src=["'self'"], connect_src=["'self'"])
         return _with_retry_after(page) if status == 503 else page
 
 

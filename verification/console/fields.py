@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Any
 
 import pycountry
 from django import forms
+from django.utils.formats import date_format
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
@@ -44,6 +46,24 @@ class FilterForm(ChoicesForm):
         """The value of each field, or None for all; all are None if one is wrong."""
         typed = self.cleaned_data if self.is_valid() else {}
         return {n: None if typed.get(n) == "" else typed.get(n) for n in self.fields}
+
+    @property
+    def chips(self) -> list[tuple[str, str]]:
+        """The (name, text) of each filter that is set, as the reader knows it."""
+        return [
+            (bound.name, _chip_text(bound, value))
+            for bound in self.visible_fields()
+            if (value := self.chosen[bound.name])
+        ]
+
+
+def _chip_text(bound: forms.BoundField, value: Any) -> str:
+    if value is True:
+        return str(bound.label)
+    choices = getattr(bound.field, "choices", None)
+    shown = dict(choices).get(value, value) if choices else value
+    text = date_format(shown, "j M Y") if isinstance(shown, date) else shown
+    return f"{bound.label}: {text}"
 
 
 def text_field(label: Any, max_length: int = 200, **options: Any) -> forms.CharField:

@@ -1,8 +1,9 @@
 """URLs of the console: `/console/<workspace>/<environment>/...`.
 
-A page is added to `PAGES` here, and to `NAVIGATION` in `base.py`.
+A page is added to `PAGES` here, and to `SECTIONS` in `navigation.py`.
 """
 
+from django.conf import settings
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 from django.urls.converters import StringConverter
 
@@ -27,6 +28,7 @@ from verification.console import (
     report_actions,
     reports,
     sandbox_pages,
+    styles,
     webhooks,
     workspace,
 )
@@ -267,3 +269,5 @@ urlpatterns = [
     ),
     path("<uuid:workspace>/<environment:environment>/", include(PAGES)),
 ]
+if settings.DEBUG:
+    urlpatterns.append(path("styles/", styles.styles, name="styles"))

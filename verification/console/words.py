@@ -46,8 +46,8 @@ class Topic(StrEnum):
 WORDS: dict[Topic, Mapping[str, Promise]] = {
     Topic.REPORT: {
         ReportStatus.DRAFT: _("Draft"),
-        ReportStatus.PENDING_CONSENT: _("Waits for consent"),
-        ReportStatus.PENDING_PAYMENT: _("Waits for payment"),
+        ReportStatus.PENDING_CONSENT: _("Waiting for consent"),
+        ReportStatus.PENDING_PAYMENT: _("Waiting for payment"),
         ReportStatus.RUNNING: _("Running"),
         ReportStatus.PARTIAL: _("Partly ready"),
         ReportStatus.READY: _("Ready"),
@@ -62,7 +62,7 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         RiskLevel.LOW: _("Low"),
         RiskLevel.MEDIUM: _("Medium"),
         RiskLevel.HIGH: _("High"),
-        RiskLevel.UNKNOWN: _("Not known"),
+        RiskLevel.UNKNOWN: _("Not scored"),
     },
     Topic.CHECK: {
         ResultStatus.PENDING: _("Waiting"),
@@ -74,7 +74,7 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
     Topic.DECISION: {
         DecisionStatus.APPROVED: _("Approved"),
         DecisionStatus.DECLINED: _("Declined"),
-        DecisionStatus.REVIEW: _("A person reviews it"),
+        DecisionStatus.REVIEW: _("In review"),
     },
     Topic.CONSENT: {
         ConsentStatus.NOT_REQUIRED: _("Not needed"),
@@ -134,6 +134,57 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         NotificationError.OPERATOR_LIMIT: _(
             "workspaces that are not live sent as many messages today as a day allows"
         ),
+    },
+}
+
+# Topic -> code -> (ground, icon) of a state's badge: the icon's shape tells states
+# apart without colour. A state that is not here has the quiet ground and a clock.
+MARKS: dict[Topic, Mapping[str, tuple[str, str]]] = {
+    Topic.REPORT: {
+        ReportStatus.DRAFT: ("", "file-pen-line"),
+        ReportStatus.PENDING_CONSENT: ("is-wait", "user-round-check"),
+        ReportStatus.PENDING_PAYMENT: ("is-wait", "hand-coins"),
+        ReportStatus.RUNNING: ("is-info", "loader"),
+        ReportStatus.PARTIAL: ("is-wait", "contrast"),
+        ReportStatus.READY: ("is-ok", "circle-check"),
+        ReportStatus.FAILED: ("is-bad", "circle-x"),
+        ReportStatus.CANCELLED: ("", "ban"),
+    },
+    Topic.CHECK: {
+        ResultStatus.RUNNING: ("is-info", "loader"),
+        ResultStatus.COMPLETED: ("is-ok", "circle-check"),
+        ResultStatus.FAILED: ("is-bad", "circle-x"),
+        ResultStatus.CANCELLED: ("", "ban"),
+    },
+    Topic.DECISION: {
+        DecisionStatus.APPROVED: ("is-ok", "thumbs-up"),
+        DecisionStatus.DECLINED: ("is-bad", "thumbs-down"),
+        DecisionStatus.REVIEW: ("is-info", "eye"),
+    },
+    Topic.CONSENT: {
+        ConsentStatus.NOT_REQUIRED: ("", "circle-minus"),
+        ConsentStatus.PENDING: ("is-wait", "user-round-check"),
+        ConsentStatus.GRANTED: ("is-ok", "circle-check"),
+        ConsentStatus.ATTESTED: ("is-ok", "circle-check"),
+        ConsentStatus.DECLINED: ("is-bad", "circle-x"),
+        ConsentStatus.EXPIRED: ("is-bad", "alarm-clock"),
+        ConsentStatus.WITHDRAWN: ("is-bad", "undo-2"),
+    },
+    Topic.PAYMENT: {
+        PaymentStatus.NOT_REQUIRED: ("", "circle-minus"),
+        PaymentStatus.PENDING: ("is-wait", "hand-coins"),
+        PaymentStatus.PAID: ("is-ok", "circle-check"),
+        PaymentStatus.FAILED: ("is-bad", "circle-x"),
+        PaymentStatus.EXPIRED: ("is-bad", "alarm-clock"),
+        PaymentStatus.REFUNDED: ("is-info", "undo-2"),
+        PaymentStatus.CANCELLED: ("", "ban"),
+    },
+    Topic.CORRECTION: {
+        CorrectionStatus.OPEN: ("is-wait", "message-square-warning"),
+        CorrectionStatus.IN_REVIEW: ("is-info", "eye"),
+        CorrectionStatus.CORRECTED: ("is-ok", "circle-check"),
+        CorrectionStatus.CONFIRMED: ("", "circle-minus"),
+        CorrectionStatus.WITHDRAWN: ("", "undo-2"),
     },
 }
 

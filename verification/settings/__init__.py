@@ -113,6 +113,7 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "axes",
+    "django_htmx",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -189,6 +190,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "verification.web.pages.operator_context",
+                "verification.web.pages.icons_context",
             ]
         },
     }

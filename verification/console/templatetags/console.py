@@ -3,19 +3,145 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import segno
 from django import template
 from django.http import QueryDict
-from django.utils.html import escape, format_html
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
 
-from verification.console.words import WORDS, Topic
+from verification.console.words import MARKS, WORDS, Topic
+from verification.reports.models import RiskLevel
+from verification.values.clock import now
 from verification.values.formats import one_line
+from verification.values.local_time import NAIROBI, format_nairobi, utc_text
 
 register = template.Library()
+
+# Lucide's drawings: https://lucide.dev
+ICONS = Path(__file__).parents[1] / "icons/lucide.svg"
+# The parts of the risk meter: the first and last score, and the place in its drawing
+METER = ((0, 30, 0.0, 18.2), (30, 70, 20.2, 23.6), (70, 100, 45.8, 18.2))
+
+
+@cache
+def drawings() -> dict[str, SafeString]:
+    """Return the symbol of each icon by its name."""
+    symbols = re.findall(r'(<symbol id="([^"]+)".*</symbol>)', ICONS.read_text())
+    # A file of this package: nothing in it comes from people.
+    return {name: mark_safe(symbol) for symbol, name in symbols}  # noqa: S308
+
+
+@register.simple_tag(takes_context=True)
+def icon(context: dict[str, Any], name: str, size: str = "") -> SafeString:
+    """Draw an icon that stands beside its word. `{% icons %}` sends its symbol."""
+    context["icons"].add(name)
+    css = f"icon icon-{size}" if size else "icon"
+    return format_html(
+        '<svg class="{}" aria-hidden="true"><use href="#{}"/></svg>', css, name
+    )
+
+
+@register.simple_tag(takes_context=True)
+def icons(context: dict[str, Any]) -> SafeString:
+    """Send the symbols of the icons that the page has drawn until here."""
+    used = ((drawings()[name],) for name in sorted(context["icons"]))
+    symbols = format_html_join("", "{}", used)
+    return format_html(
+        '<svg class="sprite" id="icons" aria-hidden="true">{}</svg>', symbols
+    )
+
+
+@register.simple_tag(takes_context=True)
+def badge(context: dict[str, Any], code: str, topic: str) -> SafeString:
+    """Show a state: icon, word and ground, in this order."""
+    ground, name = MARKS[Topic(topic)].get(code, ("", "clock"))
+    return format_html(
+        '<span class="badge {}">{} {}</span>',
+        *(ground, icon(context, name), words(code, topic)),
+    )
+
+
+@register.simple_tag
+def risk(level: str | None, score: int | None = None) -> SafeString:
+    """Draw the meter of a risk, with its score and its word."""
+    word = words(level or RiskLevel.UNKNOWN, Topic.RISK)
+    if score is None:
+        number = SafeString("")
+        bars = SafeString(
+            '<rect class="none" x=".5" y=".5" width="63" height="7" rx="3.5"/>'
+        )
+    else:
+        number = format_html("<b>{}</b> ", score)
+        bars = format_html_join(
+            "",
+            '<rect{} x="{}" width="{}" height="8" rx="1.5"/>',
+            _meter(score, str(level).lower()),
+        )
+    return format_html(
+        '<span class="risk"><svg class="meter" viewBox="0 0 64 8"'
+        ' preserveAspectRatio="none" aria-hidden="true">{}</svg>'
+        " {}<span>{}</span></span>",
+        *(bars, number, word),
+    )
+
+
+def _meter(score: int, css: str) -> Iterator[tuple[SafeString, float, str]]:
+    """Return (class, place, width) of the meter's bars: its ground, and its filling."""
+    filled = format_html(' class="{}"', css)
+    for first, last, x, width in METER:
+        yield SafeString(""), x, f"{width}"
+        part = (min(score, last) - first) / (last - first)
+        if part > 0:
+            yield filled, x, f"{width * part:.1f}"
+
+
+@register.simple_tag
+def moment(at: datetime | None) -> SafeString:
+    """Show a time: `12 min ago`, `in 2 h 10 min`, and from a day on `23 Nov, 16:40`."""
+    if at is None:
+        return SafeString("")
+    away = at - now()
+    if away < timedelta():
+        return _time(at, _("%(span)s ago") % {"span": _span(-away)})
+    return _time(at, _("in %(span)s") % {"span": _span(away)})
+
+
+@register.simple_tag
+def due(at: datetime | None) -> SafeString:
+    """Count down to a deadline: `in 2 h 10 min`, and `54 min late` after it."""
+    if at is None or at >= now():
+        return moment(at)
+    return _time(at, _("%(span)s late") % {"span": _span(now() - at)}, is_due=True)
+
+
+def _time(at: datetime, text: str, *, is_due: bool = False) -> SafeString:
+    if abs(at - now()) >= timedelta(days=1) and not is_due:
+        is_this_year = at.astimezone(NAIROBI).year == now().astimezone(NAIROBI).year
+        text = format_nairobi(at, "j M, H:i" if is_this_year else "j M Y")
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        *(utc_text(at), format_nairobi(at), text),
+    )
+
+
+def _span(span: timedelta) -> str:
+    """Return a span such as `54 min`, `2 h 10 min` or `3 days`."""
+    minutes = round(span.total_seconds() / 60)
+    if minutes < 60:
+        return _("%(count)s min") % {"count": max(minutes, 1)}
+    if minutes < 24 * 60:
+        hours, rest = divmod(minutes, 60)
+        text = _("%(count)s h") % {"count": hours}
+        return f"{text} {_('%(count)s min') % {'count': rest}}" if rest else text
+    return _("%(count)s days") % {"count": minutes // (24 * 60)}
 
 
 @register.filter
@@ -48,6 +174,18 @@ def words(code: str, topic: str) -> Any:
 def initials(name: str) -> str:
     """Shorten `Wanjiku Kamau` to `W. K.`, because bystanders see lists."""
     return " ".join(f"{word[0]}." for word in one_line(name).split()[:3])
+
+
+@register.filter
+def letters(name: str) -> str:
+    """Shorten a name to two letters for its face: `Wanjiku Kamau` to `WK`."""
+    return "".join(word[0] for word in one_line(name).split()[:2]).upper()
+
+
+@register.filter
+def at(values: Mapping[str, Any], name: str) -> Any:
+    """Return the value of this name, or None."""
+    return values.get(name)
 
 
 @register.filter
@@ -88,10 +226,16 @@ def later_query(context: dict[str, Any], after: UUID | None = None) -> str:
     return _list_query(context, "after", after)
 
 
-def _list_query(context: dict[str, Any], name: str, value: Any) -> str:
+@register.simple_tag(takes_context=True)
+def without(context: dict[str, Any], name: str) -> str:
+    """Return the query of the same list without a filter, from its first page."""
+    return _list_query(context, name, None, "page", "before", "after")
+
+
+def _list_query(context: dict[str, Any], name: str, value: Any, *dropped: str) -> str:
     query = context["request"].GET.copy()
-    query.pop("lang", None)
-    query.pop(name, None)
+    for gone in ("lang", name, *dropped):
+        query.pop(gone, None)
     if value is not None:
         query[name] = str(value)
     return f"?{query.urlencode()}"

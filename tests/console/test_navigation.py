@@ -1,0 +1,109 @@
+"""The frame around the console's pages: navigation, switches, icons, scripts."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.template import engines
+
+from tests.world.clients import Api
+from tests.world.decisions import create_case
+from tests.world.rules import raise_alert
+from verification.console import navigation
+from verification.console.templatetags.console import drawings
+from verification.console.words import MARKS
+from verification.decisions.models import Case
+from verification.values.clock import now
+
+
+def counts(html: str) -> dict[str, str]:
+    """Return what the navigation says beside the names of sections."""
+    side = html.partition('id="side"')[2].partition("</nav>")[0]
+    links = re.findall(r"<a [^>]*>(.*?)</a>", side, re.DOTALL)
+    texts = [" ".join(re.sub(r"<[^>]*>", " ", link).split()) for link in links]
+    return dict(text.partition(" ")[::2] for text in texts)
+
+
+def test_navigation_counts_what_waits_and_says_what_is_late(owner, api: Api):
+    assert counts(owner.page("dashboard"))["Queue"] == ""
+    report = create_case(api, "11111111")
+    create_case(api, "22222222")
+    raise_alert(api)
+
+    assert counts(owner.page("keys"))["Queue"] == "2 cases"
+    Case.objects.filter(pk=report).update(due_at=now() - timedelta(hours=1))
+    found = counts(owner.page("keys"))
+    assert found["Queue"] == "1 late , of 2 cases"
+    assert found["Monitoring"] == "1 unread alerts"
+
+
+def test_navigation_counts_up_to_a_limit(owner, api: Api, monkeypatch):
+    monkeypatch.setattr(navigation, "MOST", 1)
+    create_case(api, "11111111")
+    create_case(api, "22222222")
+
+    assert counts(owner.page("keys"))["Queue"] == "1+ cases"
+
+
+def test_navigation_shows_an_officer_no_administration(officer):
+    sections = counts(officer.page("dashboard"))
+
+    assert "Reports" in sections
+    assert not {"Keys", "Webhooks", "Balance", "Members"} & sections.keys()
+
+
+def test_sandbox_is_named_in_the_title(owner):
+    assert "<title>[Sandbox] Home" in owner.page("dashboard")
+    assert "<title>Home" in owner.page("dashboard", environment="production")
+
+
+@pytest.mark.parametrize("page", ["settings-packages", "settings-brand", "settings"])
+def test_page_of_a_section_is_current(owner, page):
+    html = owner.page(page)
+
+    assert re.findall(r'<a href="([^"]*)" aria-current="page"', html) == [
+        owner.url(page)
+    ]
+
+
+def test_each_icon_has_a_drawing():
+    templates = Path(settings.BASE_DIR, "templates").rglob("*.html")
+    used = {
+        name
+        for path in templates
+        for name in re.findall(
+            r'{% icon "([^"]+)"|icon_name="([^"]+)"', path.read_text()
+        )
+        for name in name
+        if name
+    }
+    used |= {name for marks in MARKS.values() for _, name in marks.values()}
+    used |= {section.icon for section in navigation.SECTIONS}
+
+    assert used - drawings().keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("away", "said"),
+    [
+        (timedelta(minutes=-12), "12 min ago"),
+        (timedelta(hours=2, minutes=10), "in 2 h 10 min"),
+        (timedelta(hours=-2), "2 h ago"),
+    ],
+)
+def test_time_within_a_day_is_relative(away, said):
+    page = engines["django"].from_string("{% load console %}{% moment at %}")
+
+    html = page.render({"at": now() + away})
+
+    assert f">{said}</time>" in html
+    assert 'datetime="' in html
+
+
+def test_time_of_a_deadline_that_is_over_is_late():
+    page = engines["django"].from_string("{% load console %}{% due at %}")
+
+    html = page.render({"at": now() - timedelta(minutes=54)})
+    assert ">54 min late</time>" in html
