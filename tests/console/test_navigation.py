@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.template import engines
 
-from tests.world.clients import Api
+from tests.world.clients import Api, person
 from tests.world.decisions import create_case
 from tests.world.rules import raise_alert
 from verification.console import navigation
@@ -107,3 +107,27 @@ def test_time_of_a_deadline_that_is_over_is_late():
 
     html = page.render({"at": now() - timedelta(minutes=54)})
     assert ">54 min late</time>" in html
+
+
+def test_finder_names_reports_pages_and_actions(owner, api: Api):
+    made = api.create(person())["id"]
+
+    found = owner.page("find", query={"search": "wanjiku"})
+    assert owner.url("reports-detail", report=made) in found
+    assert "1 report found" in found
+    assert owner.url("keys-create") in owner.page("find", query={"search": "make"})
+    assert owner.url("webhooks") in owner.page("find", query={"search": "WEBH"})
+
+
+def test_finder_shows_no_report_for_one_letter_or_to_strangers(owner, stranger, api):
+    made = api.create(person())["id"]
+
+    for visitor, text in ((owner, "w"), (owner, ""), (stranger, "wanjiku")):
+        assert made not in visitor.page("find", query={"search": text})
+
+
+def test_finder_offers_no_action_that_the_role_may_not_do(officer):
+    found = officer.page("find")
+
+    assert officer.url("reports-new") in found
+    assert officer.url("keys-create") not in found

@@ -47,6 +47,7 @@ TABLE = {
     "keys-rotate": (MANAGERS, MANAGERS),
     "keys-revoke": (MANAGERS, MANAGERS),
     "exports": (ALL, ALL),
+    "find": (ALL, None),
     "requests": (ADMINISTRATION, None),
     "messages": (ALL, ALL),
     "reports": (ALL, None),

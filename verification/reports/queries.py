@@ -159,6 +159,15 @@ def list_reports(
     return replace(found, rows=[reports[id] for id in found.rows])
 
 
+@force_custom_plan()
+def list_newest(
+    workspace_id: UUID, environment: str, filters: Filters, size: int
+) -> list[Report]:
+    """Return the newest reports that match, without counting them."""
+    matching = _filtered_reports(workspace_id, environment, filters)
+    return list(matching.order_by("-created_at", "-id")[:size])
+
+
 def _filtered_reports(
     workspace_id: UUID, environment: str, filters: Filters
 ) -> QuerySet[Report]:

@@ -50,12 +50,12 @@ def icon(context: dict[str, Any], name: str, size: str = "") -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def icons(context: dict[str, Any]) -> SafeString:
+def icons(context: dict[str, Any], name: str = "icons") -> SafeString:
     """Send the symbols of the icons that the page has drawn until here."""
     used = ((drawings()[name],) for name in sorted(context["icons"]))
     symbols = format_html_join("", "{}", used)
     return format_html(
-        '<svg class="sprite" id="icons" aria-hidden="true">{}</svg>', symbols
+        '<svg class="sprite" id="{}" aria-hidden="true">{}</svg>', name, symbols
     )
 
 

@@ -10,19 +10,48 @@ function isTyping(target) {
   return target.closest("input, select, textarea, [contenteditable]") !== null;
 }
 
+const find = document.getElementById("find");
+const found = document.getElementById("found");
+
 document.addEventListener("keydown", (event) => {
-  if (event.key === "/" && !isTyping(event.target)) {
+  const isPalette = event.key === "k" && (event.ctrlKey || event.metaKey);
+  if (isPalette || (event.key === "/" && !isTyping(event.target))) {
     event.preventDefault();
-    document.getElementById("find")?.focus();
+    find?.focus();
   }
-  if (event.key === "Escape") closeMenus(null);
+  if (event.key === "Escape") {
+    closeMenus(null);
+    if (found?.contains(event.target)) find.focus();
+    hideFound();
+  }
+});
+
+// What the search finds: arrows walk through the links, and Esc closes it.
+function hideFound() {
+  if (found) found.hidden = true;
+}
+found?.addEventListener("htmx:afterSwap", () => (found.hidden = false));
+find?.addEventListener("focus", () => (found.hidden = found.childElementCount === 0));
+find?.form.addEventListener("keydown", (event) => {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step || found.hidden) return;
+  event.preventDefault();
+  const stops = [find, ...found.querySelectorAll("a")];
+  const next = stops.indexOf(document.activeElement) + step;
+  stops[(next + stops.length) % stops.length].focus();
+});
+document.addEventListener("focusin", (event) => {
+  if (!find?.form.contains(event.target)) hideFound();
 });
 
 function closeMenus(target) {
   for (const menu of document.querySelectorAll("details.menu[open]"))
     if (!menu.contains(target)) menu.open = false;
 }
-document.addEventListener("click", (event) => closeMenus(event.target));
+document.addEventListener("click", (event) => {
+  closeMenus(event.target);
+  if (!find?.form.contains(event.target)) hideFound();
+});
 
 // <button hidden data-script data-copy="id">: copies the text of an element.
 document.addEventListener("click", async (event) => {

@@ -1,0 +1,75 @@
+"""What the search in the top bar finds while a member types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from django.http import HttpResponse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from verification.console.base import Place, Text, member_required
+from verification.reports.queries import Filters, list_newest
+from verification.values.formats import one_line
+from workspaces.members import ALLOWED, Permission
+
+MOST_REPORTS = 5
+# One letter matches too many names to help anybody.
+LEAST_LETTERS = 2
+
+
+class Action(NamedTuple):
+    label: Promise
+    page: str
+    icon: str
+    needs: Permission
+
+
+ACTIONS = (
+    Action(_("Order a report"), "reports-new", "plus", Permission.ORDER),
+    Action(
+        _("Order from a file"),
+        "reports-batch-new",
+        "file-spreadsheet",
+        Permission.ORDER,
+    ),
+    Action(_("Make a key"), "keys-create", "key-round", Permission.MANAGE_KEYS),
+    Action(
+        _("Set up webhooks"),
+        "webhooks-configure",
+        "webhook",
+        Permission.MANAGE_WEBHOOKS,
+    ),
+)
+
+
+class Found(NamedTuple):
+    """A page or an action that the member may open."""
+
+    label: Text
+    url: str
+    icon: str
+
+
+@member_required()
+def find(place: Place) -> HttpResponse:
+    """List what matches the text; without a text, all pages and actions."""
+    text = one_line(place.request.GET.get("search", ""))[:200]
+    filters = Filters(search=text)
+    is_long = len(text) >= LEAST_LETTERS
+    reports = list_newest(*place.where, filters, MOST_REPORTS) if is_long else []
+    pages = [one for one in _pages(place) if text.lower() in str(one.label).lower()]
+    return place.render(
+        "parts/found", {"reports": reports, "pages": pages, "text": text}
+    )
+
+
+def _pages(place: Place) -> Iterator[Found]:
+    allowed = ALLOWED[place.member.role]
+    for one in ACTIONS:
+        if one.needs in allowed:
+            yield Found(one.label, place.url(one.page), one.icon)
+    for _group, sections in place.groups:
+        for section in sections:
+            yield Found(section.label, place.url(section.name), section.icon)
