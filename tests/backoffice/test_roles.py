@@ -71,6 +71,7 @@ SEES = {
         "payments.payment",
         "payments.checkout",
         "payments.refund",
+        "payments.dispute",
         "payments.paymentevent",
         "payments.operatoralert",
         "sources.source",

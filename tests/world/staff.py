@@ -203,5 +203,6 @@ def reveal_url(row) -> str:
 
 
 def listed_ids(client: Client, model, **query: str) -> set[str]:
-    html = read_page(client, list_url(model), **query)
-    return set(re.findall(r"[0-9a-f-]{36}(?=/change/)", html))
+    url = list_url(model)
+    html = read_page(client, url, **query)
+    return set(re.findall(rf'href="{url}([0-9a-f-]{{36}})/change/', html))

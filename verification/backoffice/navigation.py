@@ -30,6 +30,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("Payments", "payments", "payments.payment"),
         ("Checkouts", "point_of_sale", "payments.checkout"),
         ("Refunds", "undo", "payments.refund"),
+        ("Disputes", "credit_card_off", "payments.dispute"),
         ("Provider events", "receipt_long", "payments.paymentevent"),
         ("Operator alerts", "report", "payments.operatoralert"),
         ("Accounts", "account_balance", "workspaces.account"),

@@ -86,6 +86,7 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
         "payments.payment": CHANGE,
         "payments.checkout": CHANGE,
         "payments.refund": CHANGE,
+        "payments.dispute": VIEW,
         "payments.paymentevent": VIEW,
         "payments.operatoralert": VIEW,
         "sources.source": VIEW,

@@ -1,4 +1,4 @@
-"""Admin pages of payments, checkouts, refunds, provider events and operator alerts.
+"""Admin pages of payments, checkouts, refunds, disputes, provider events and alerts.
 
 Staff send payment links again, poll providers, clear review flags, and request, approve
 or record refunds.
@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
-from django.utils.html import format_html_join
+from django.utils.html import format_html
 
 from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
@@ -27,11 +27,12 @@ from verification.backoffice.model_admin import (
     confirmation_page,
 )
 from verification.backoffice.widgets import link, link_by_id, table
-from verification.db.ids import filter_by_number
+from verification.db.ids import filter_by_number, number_of_id
 from verification.payments.links import payment_links
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
+    Dispute,
     OperatorAlert,
     Payment,
     PaymentEvent,
@@ -54,14 +55,21 @@ from verification.payments.registry import PROVIDER_NAMES, provider_named
 from verification.payments.settlement import poll_now
 from verification.providers.base import ProviderError
 from verification.reports.admin import HostedLinkAdmin
+from verification.reports.models import PaymentMode, Report
+from verification.values.masking import mask
 
 MAX_ROWS_SHOWN = 50
 
 
 class CheckoutNumberAdmin(ReadOnlyAdmin):
-    """Search by a receipt's number too. `checkouts_id` is the column of the result."""
+    """Search by a receipt's number too.
 
-    checkouts_id: str
+    `checkout_path` leads from a row to its checkout; it is "" for a checkout. A payment
+    has several: `checkouts_id` is the column of these that names it.
+    """
+
+    checkout_path = ""
+    checkouts_id = "pk"
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -69,7 +77,54 @@ class CheckoutNumberAdmin(ReadOnlyAdmin):
         found = filter_by_number(Checkout.objects.all(), "P", search_term)
         if found is None:
             return super().get_search_results(request, queryset, search_term)
-        return queryset.filter(pk__in=found.values(self.checkouts_id)), False
+        column = self.checkout_path or "pk"
+        return queryset.filter(
+            **{f"{column}__in": found.values(self.checkouts_id)}
+        ), False
+
+
+class MoneyAdmin(CheckoutNumberAdmin):
+    """A list that names the customer and the payer of each row."""
+
+    def checkout_of(self, row: Any) -> Checkout:
+        checkout: Checkout = (
+            getattr(row, self.checkout_path) if self.checkout_path else row
+        )
+        return checkout
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        path = f"{self.checkout_path}__" if self.checkout_path else ""
+        paid_for = ("report__workspace", "report__payment", "account__workspace")
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.select_related(*(path + name for name in paid_for))
+
+    @admin.display(description="Checkout")
+    def checkout_number(self, row: Any) -> str:
+        checkout = self.checkout_of(row)
+        return link(checkout, checkout.number)
+
+    @admin.display(description="Customer")
+    def customer(self, row: Any) -> str:
+        return link(self.checkout_of(row).workspace)
+
+    @admin.display(description="Payer")
+    def payer(self, row: Any) -> str:
+        checkout = self.checkout_of(row)
+        if checkout.report is None:
+            return "the customer"
+        payment = getattr(checkout.report, "payment", None)
+        # An edit of the draft may have replaced the payment, and its payer.
+        if payment is None or payment.pk != checkout.payment_id:
+            return "-"
+        return payer_text(checkout.report, payment)
+
+
+def payer_text(report: Report, payment: Payment) -> str:
+    """Return the subject's name, or the nominated payer with masked details."""
+    if report.payment_mode == PaymentMode.CANDIDATE:
+        return format_html("<bdi>{}</bdi>", report.subject_name)
+    details = mask(payment.payer or {})
+    return ", ".join(str(text) for text in details.values() if text) or "-"
 
 
 @admin.register(Payment)
@@ -77,13 +132,24 @@ class PaymentAdmin(HostedLinkAdmin, CheckoutNumberAdmin):
     links = payment_links
     visitor = "payer"
     checkouts_id = "payment_id"
-    list_display = ["id", "report", "status", "amount", "currency", "paid_at"]
+    list_display = [
+        "id",
+        "report_page",
+        "customer",
+        "payer_shown",
+        "status",
+        "amount",
+        "currency",
+        "paid_at",
+    ]
     list_filter = ["status"]
-    list_select_related = ["report"]
+    list_select_related = ["report__workspace"]
     search_ids = ("id", "report_id")
     fields = [
         "id",
-        "report",
+        "report_page",
+        "customer",
+        "payer_shown",
         "status",
         "amount",
         "currency",
@@ -94,17 +160,104 @@ class PaymentAdmin(HostedLinkAdmin, CheckoutNumberAdmin):
         "link_requested_at",
         "paid_at",
         "checkouts",
+        "refunds",
+        "disputes",
     ]
     personal_fields = ("decrypted_payer",)
 
+    @admin.display(description="Report")
+    def report_page(self, payment: Payment) -> str:
+        return link(payment.report, payment.report.number)
+
+    @admin.display(description="Customer")
+    def customer(self, payment: Payment) -> str:
+        return link(payment.report.workspace)
+
+    @admin.display(description="Payer")
+    def payer_shown(self, payment: Payment) -> str:
+        return payer_text(payment.report, payment)
+
     @admin.display(description="Checkouts")
     def checkouts(self, payment: Payment) -> str:
-        rows = Checkout.objects.filter(payment_id=payment.pk).order_by("-id")
-        return linked_rows(rows[:MAX_ROWS_SHOWN])
+        rows = _checkouts_of(payment).order_by("-id")[:MAX_ROWS_SHOWN]
+        headings = ["checkout", "status", "money", "since", "review flags"]
+        cells = (
+            (
+                link(row, row.number),
+                row.get_status_display(),
+                row.money,
+                row.created_at,
+                ", ".join(row.review_flag_labels),
+            )
+            for row in rows
+        )
+        return table(headings, cells)
+
+    @admin.display(description="Refunds")
+    def refunds(self, payment: Payment) -> str:
+        return refund_table(Refund.objects.filter(checkout__in=_checkouts_of(payment)))
+
+    @admin.display(description="Disputes")
+    def disputes(self, payment: Payment) -> str:
+        of_payment = Dispute.objects.filter(checkout__in=_checkouts_of(payment))
+        return dispute_table(of_payment)
 
     @admin.display(description="Nominated payer")
     def decrypted_payer(self, payment: Payment) -> dict[str, str] | None:
         return payment.payer
+
+
+def _checkouts_of(payment: Payment) -> QuerySet[Checkout]:
+    return Checkout.objects.filter(payment_id=payment.pk)
+
+
+def refund_table(refunds: QuerySet[Refund]) -> str:
+    rows = refunds.select_related("checkout").order_by("-id")[:MAX_ROWS_SHOWN]
+    headings = ["refund", "status", "why", "requested by", "at", "ended"]
+    cells = (
+        (
+            link(row, row.money),
+            row.get_status_display(),
+            row.get_cause_display(),
+            row.requested_by,
+            row.created_at,
+            row.ended_at or "-",
+        )
+        for row in rows
+    )
+    return table(headings, cells)
+
+
+def dispute_table(disputes: QuerySet[Dispute]) -> str:
+    rows = disputes.select_related("checkout").order_by("-id")[:MAX_ROWS_SHOWN]
+    headings = ["dispute", "status", "amount", "held", "since", "ended"]
+    cells = (
+        (
+            link(row, row.provider_dispute),
+            row.get_status_display(),
+            row.amount,
+            row.held_amount,
+            row.created_at,
+            row.ended_at or "-",
+        )
+        for row in rows
+    )
+    return table(headings, cells)
+
+
+def flag_table(checkout: Checkout) -> str:
+    """Return each review flag that was raised, the newest first, and if it is open.
+
+    Alerts are kept for 90 days; an older flag that is open has no time.
+    """
+    is_open = dict.fromkeys(checkout.review_flag_labels, True)
+    rows: list[tuple[Any, ...]] = []
+    for alert in checkout.operator_alerts.order_by("-id")[:MAX_ROWS_SHOWN]:
+        if alert.message in ReviewFlag.labels:
+            state = "open" if is_open.pop(alert.message, False) else "cleared"
+            rows.append((alert.message, state, alert.created_at))
+    older = [(label, "open", "-") for label in is_open]
+    return table(["flag", "state", "raised"], [*older, *rows])
 
 
 def filter_flagged(flag: str, checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
@@ -160,9 +313,17 @@ OUTCOMES = {
 
 
 @admin.register(Checkout)
-class CheckoutAdmin(CheckoutNumberAdmin):
-    checkouts_id = "id"
-    list_display = ["id", "number", "provider", "status", "money", "review_flags_text"]
+class CheckoutAdmin(MoneyAdmin):
+    list_display = [
+        "number",
+        "customer",
+        "payer",
+        "provider",
+        "status",
+        "money",
+        "review_flags_text",
+        "created_at",
+    ]
     list_filter = [
         ReviewFlagFilter,
         UnfinishedPartFilter,
@@ -176,6 +337,8 @@ class CheckoutAdmin(CheckoutNumberAdmin):
     fields = [
         "id",
         "number",
+        "customer",
+        "payer",
         "purpose_page",
         "payment_id",
         "environment",
@@ -185,7 +348,7 @@ class CheckoutAdmin(CheckoutNumberAdmin):
         "transaction",
         "status",
         "failure",
-        "review_flags_text",
+        "flags",
         "reason_to_keep",
         "message",
         "amount",
@@ -210,7 +373,7 @@ class CheckoutAdmin(CheckoutNumberAdmin):
     @admin.display(description="For")
     def purpose_page(self, checkout: Checkout) -> str:
         if checkout.report_id:
-            text = f"report {checkout.report_id}"
+            text = f"report {number_of_id('R', checkout.report_id)}"
             return link_by_id("reports.report", checkout.report_id, text)
         text = f"top-up of {checkout.account_id}"
         return link_by_id("workspaces.account", checkout.account_id, text)
@@ -219,15 +382,17 @@ class CheckoutAdmin(CheckoutNumberAdmin):
     def review_flags_text(self, checkout: Checkout) -> str:
         return ", ".join(checkout.review_flag_labels)
 
+    @admin.display(description="Review flags")
+    def flags(self, checkout: Checkout) -> str:
+        return flag_table(checkout)
+
     @admin.display(description="Refunds")
     def refunds(self, checkout: Checkout) -> str:
-        return linked_rows(checkout.refunds.order_by("-id"))
+        return refund_table(checkout.refunds.all())
 
     @admin.display(description="Disputes")
     def disputes(self, checkout: Checkout) -> str:
-        rows = checkout.disputes.order_by("-id")
-        cells = ((d.provider_dispute, d.status, d.amount, d.held_amount) for d in rows)
-        return table(["dispute", "status", "amount", "held"], cells)
+        return dispute_table(checkout.disputes.all())
 
     @admin.display(description="Events")
     def events(self, checkout: Checkout) -> str:
@@ -395,16 +560,20 @@ class CheckoutAdmin(CheckoutNumberAdmin):
             self.message_user(request, message, messages.SUCCESS)
 
 
-def linked_rows(rows: QuerySet[Any]) -> str:
-    """Return a line with a link for each row."""
-    return format_html_join("", "<div>{}</div>", ((link(row),) for row in rows)) or "-"
-
-
 @admin.register(Refund)
-class RefundAdmin(ApprovalAdmin):
-    list_display = ["id", "checkout", "amount", "status", "requested_by", "created_at"]
+class RefundAdmin(MoneyAdmin, ApprovalAdmin):
+    checkout_path = "checkout"
+    list_display = [
+        "id",
+        "checkout_number",
+        "customer",
+        "payer",
+        "money",
+        "status",
+        "requested_by",
+        "created_at",
+    ]
     list_filter = ["status", "cause", "checkout__environment"]
-    list_select_related = ["checkout"]
     search_ids = ("id", "checkout_id", "checkout__report_id")
     search_exact = ("provider_refund",)
     verbs = {"approve": approve_refund, "reject": reject_refund}
@@ -422,7 +591,9 @@ class RefundAdmin(ApprovalAdmin):
     ]
     fields = [
         "id",
-        "checkout",
+        "checkout_number",
+        "customer",
+        "payer",
         "amount",
         "cause",
         "reason",
@@ -437,6 +608,29 @@ class RefundAdmin(ApprovalAdmin):
         "next_try_at",
         "created_at",
         "ended_at",
+    ]
+
+
+@admin.register(Dispute)
+class DisputeAdmin(MoneyAdmin):
+    checkout_path = "checkout"
+    list_display = [
+        "provider_dispute",
+        "checkout_number",
+        "customer",
+        "payer",
+        "status",
+        "amount",
+        "held_amount",
+        "created_at",
+        "ended_at",
+    ]
+    list_filter = ["status", "checkout__environment"]
+    search_ids = ("id", "checkout_id", "checkout__report_id")
+    search_exact = ("provider_dispute",)
+    fields = [
+        "id",
+        *list_display,
     ]
 
 
