@@ -97,6 +97,11 @@ class Requester:
         return {"requester": self.name, "requesterContact": self.contact}
 
 
+class NamesInLists(models.TextChoices):
+    FULL = "FULL"
+    INITIALS = "INITIALS"
+
+
 class Workspace(models.Model):
     """A customer of the service, who owns reports, keys and money.
 
@@ -141,6 +146,13 @@ class Workspace(models.Model):
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(MAX_DECISION_HOURS)],
         help_text="Hours until a report should be decided; empty for no queue.",
+    )
+    # How lists of the console show people; bystanders see lists.
+    names_in_lists = models.CharField(
+        max_length=8,
+        choices=NamesInLists,
+        default=NamesInLists.FULL,
+        db_default=NamesInLists.FULL,
     )
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspension_reason = models.CharField(max_length=500, blank=True)

@@ -5,8 +5,11 @@ import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule
+from tests.console.test_trail import SETTINGS
 from tests.notifications.messages import send_due
 from tests.world.clients import HOSTED, approve_workspace, company, person
+from tests.world.console import ConsoleVisitor
+from tests.world.decisions import create_case
 from tests.world.deliveries import configure_receiver
 from tests.world.members import (
     PASSWORD,
@@ -131,14 +134,28 @@ def test_revoked_key_is_refused_at_once(owner, api):
     assert api.get("/reports").status_code == 401
 
 
-def test_lists_show_nobody_by_name_and_the_report_does(owner, api):
+def test_lists_show_initials_if_the_workspace_chooses_so(owner, api):
     made = api.create(person(), company())
     raise_alert(api)
+    create_case(api)
+    chosen = SETTINGS | {"names_in_lists": "INITIALS"}
+    assert owner.messages_after("settings", chosen) == ["Saved."]
 
-    for page in ("reports", "dashboard", "monitoring", "monitoring-alerts"):
+    for page in ("reports", "dashboard", "queue", "monitoring", "monitoring-alerts"):
         assert "Wanjiku" not in owner.page(page)
+    assert "W. K." in owner.page("reports")
     assert "Baobab Traders Limited" in owner.page("reports")
     assert "Wanjiku Kamau" in owner.page("reports-detail", report=made[0]["id"])
+
+
+@pytest.mark.parametrize("role", Role.values)
+def test_lists_show_names_to_every_role(api, role):
+    api.create(person())
+    store_rule(api)
+    visitor = ConsoleVisitor(create_member(api.workspace, role))
+
+    for page in ("reports", "monitoring"):
+        assert "Wanjiku Kamau" in visitor.page(page)
 
 
 @pytest.mark.parametrize(
@@ -472,6 +489,7 @@ def test_settings_are_saved(owner):
         "contact": "Privacy@acacia.test, +254 712 345678",
         "retention_days": "90",
         "sandbox_retention_days": "365",
+        "names_in_lists": "FULL",
         "low_balance_at": "2500",
     }
     assert owner.messages_after("settings", fields) == ["Saved."]
@@ -499,6 +517,7 @@ def test_settings_are_saved(owner):
         {"retention_days": "9" * 30},
         {"low_balance_at": "-1"},
         {"low_balance_at": "NaN"},
+        {"names_in_lists": "HIDDEN"},
     ],
 )
 def test_invalid_settings_show_errors(owner, wrong):
@@ -507,6 +526,7 @@ def test_invalid_settings_show_errors(owner, wrong):
         "contact": "a@acacia.test",
         "retention_days": "90",
         "sandbox_retention_days": "365",
+        "names_in_lists": "FULL",
         "low_balance_at": "",
         **wrong,
     }
@@ -523,6 +543,7 @@ def test_form_changes_only_the_fields_that_it_shows(owner):
             "contact": "a@acacia.test",
             "retention_days": "90",
             "sandbox_retention_days": "365",
+            "names_in_lists": "FULL",
             "go_live": "APPROVED",
             "kind": "X",
         },

@@ -16,6 +16,7 @@ FIELDS = {
     "contact": "a@acacia.test",
     "retention_days": "365",
     "sandbox_retention_days": "365",
+    "names_in_lists": "FULL",
     "low_balance_at": "",
 }
 

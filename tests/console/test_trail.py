@@ -16,6 +16,7 @@ SETTINGS = {
     "contact": "owner@people.test",
     "retention_days": "90",
     "sandbox_retention_days": "365",
+    "names_in_lists": "FULL",
     "low_balance_at": "",
 }
 WEBHOOK = {"url": "https://hooks.example.com/", "secret": "s" * 16}

@@ -107,6 +107,7 @@ def test_settings_do_not_rename_an_approved_workspace(owner):
         "contact": "ask@acacia.test",
         "retention_days": "90",
         "sandbox_retention_days": "365",
+        "names_in_lists": "FULL",
         "low_balance_at": "",
     }
 

@@ -44,6 +44,7 @@ from workspaces.models import (
     Environment,
     LedgerEntry,
     Member,
+    NamesInLists,
 )
 
 
@@ -71,6 +72,16 @@ class SettingsForm(forms.Form):
     )
     sandbox_retention_days = retention_field(
         _("Days that reports in the sandbox are kept"), Environment.SANDBOX
+    )
+    names_in_lists = forms.ChoiceField(
+        label=_("Names in lists"),
+        choices=[
+            (NamesInLists.FULL, _("Full names")),
+            (NamesInLists.INITIALS, _("Initials of people")),
+        ],
+        widget=forms.RadioSelect,
+        help_text=_("Others may see your screen. A report's page has the full name"),
+        error_messages=REQUIRED_ERROR,
     )
     low_balance_at = forms.DecimalField(
         label=_("Tell the owner when no more is left than"),
@@ -119,6 +130,7 @@ def edit_settings(place: Place) -> HttpResponse:
         "contact": workspace.contact,
         "retention_days": workspace.retention_days,
         "sandbox_retention_days": workspace.sandbox_retention_days,
+        "names_in_lists": workspace.names_in_lists,
         "low_balance_at": account.low_balance_at,
     }
     form = SettingsForm(place.posted, initial=initial)
@@ -151,7 +163,7 @@ def _reports_to_erase(place: Place, form: forms.Form) -> list[dict[str, Any]]:
 @transaction.atomic
 def _save_settings(place: Place, account: Account, form: forms.Form) -> None:
     workspace, typed = place.workspace, form.cleaned_data
-    fields = [f for f in ("name", "contact") if f in typed]
+    fields = [f for f in ("name", "contact", "names_in_lists") if f in typed]
     for field in fields:
         setattr(workspace, field, typed[field])
     # Other processes write other fields at the same time.

@@ -17,11 +17,13 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from monitoring.models import Rule
 from verification.console.words import MARKS, WORDS, Topic
-from verification.reports.models import RiskLevel
+from verification.reports.models import Report, RiskLevel, SubjectType
 from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.local_time import NAIROBI, format_nairobi, utc_text
+from workspaces.models import NamesInLists
 
 register = template.Library()
 
@@ -170,10 +172,23 @@ def words(code: str, topic: str) -> Any:
     return WORDS[Topic(topic)].get(code, code)
 
 
-@register.filter
-def initials(name: str) -> str:
-    """Shorten `Wanjiku Kamau` to `W. K.`, because bystanders see lists."""
-    return " ".join(f"{word[0]}." for word in one_line(name).split()[:3])
+@register.simple_tag(takes_context=True)
+def subject_name(context: dict[str, Any], about: Report | Rule) -> SafeString:
+    """Name the subject of a report or rule in a list: `{% subject_name report %}`.
+
+    `Wanjiku Kamau` is `W. K.` if the workspace chose initials, because bystanders see
+    lists. Companies keep their names.
+    """
+    name = one_line(about.subject_name)
+    workspace = context["place"].workspace
+    if (
+        workspace.names_in_lists == NamesInLists.INITIALS
+        and about.subject_type != SubjectType.COMPANY
+    ):
+        name = " ".join(f"{word[0]}." for word in name.split()[:3])
+    if not name:
+        return format_html('<span class="none">{}</span>', _("Details erased"))
+    return format_html("<bdi>{}</bdi>", name)
 
 
 @register.filter
