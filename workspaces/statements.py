@@ -38,9 +38,10 @@ GROUP BY kind
 # Each line names its check, so only this statement about money reads check results.
 LINES = """
 SELECT e.id, e.created_at, e.kind, e.amount, e.report_id, coalesce(r.name, ''),
-    e.note, e.actor
+    e.note, e.actor, coalesce(d.display_name, '')
 FROM workspaces_ledgerentry e
 LEFT JOIN checks_checkresult r ON r.id = e.result_id
+LEFT JOIN checks_checkdefinition d ON d.id = r.definition_id
 WHERE e.account_id = %(account)s
     AND e.created_at >= %(start)s AND e.created_at < %(end)s
 ORDER BY e.created_at, e.id
@@ -113,6 +114,7 @@ class Line(NamedTuple):
     check: str
     note: str
     actor: str
+    check_name: str
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
+import io
 import re
 from datetime import timedelta
 
 import pytest
 from django.utils.timezone import now
+from pypdf import PdfReader
 
 from monitoring.models import Rule
 from tests.console.test_trail import SETTINGS
@@ -284,6 +286,17 @@ def test_report_is_downloaded(owner, api):
     assert answer.content.startswith(b"%PDF")
     assert "attachment" in answer["Content-Disposition"]
     assert answer["Cache-Control"] == "no-store"
+
+
+def test_pdf_is_in_the_language_of_the_page(api, owner):
+    made = api.create(person(idNumber="90000003"))["id"]
+    api.work()
+    answer = owner.get("reports-pdf", query={"lang": "sw"}, report=made)
+    (first, *_) = PdfReader(io.BytesIO(answer.content)).pages
+    text = " ".join(first.extract_text().split())
+
+    for said in ("Ripoti ya uhakiki", "Hatari kubwa", "Kitambulisho cha taifa"):
+        assert said in text
 
 
 @pytest.mark.django_db(transaction=True)

@@ -460,7 +460,7 @@ def test_other_results_say_that_they_asked_with_former_details(api: Api, owner):
             io.BytesIO(api.get(f"/reports/{report['id']}/pdf").content)
         ).pages
     )
-    assert "Asked before details were corrected: ID number" in " ".join(text.split())
+    assert "asked before details were corrected: ID number" in " ".join(text.split())
     again = create_wrong_report(api, checksRequested=["CRB_SCORE"], reuse=True)
     assert api.report(again)["checkResults"][0]["reused"] is False
 

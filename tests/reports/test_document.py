@@ -6,7 +6,8 @@ from pypdf import PdfReader
 
 from tests.world.clients import HOSTED, NOT_OBTAINED, Api, company, person
 from tests.world.packages import by_package, create_package
-from verification.reports.models import Report
+from verification.documents.report import _check, report_pdf
+from verification.reports.models import Report, ReportStatus, RiskLevel
 
 
 def page_texts(api: Api, report_id: str) -> list[str]:
@@ -24,10 +25,38 @@ def test_document_has_two_pages(api: Api):
     first, second = page_texts(api, report["id"])
     assert "Wanjiku Kamau" in first
     assert "High risk" in first
-    assert "DECEASED" in first
+    assert "100 High risk" in first
+    assert "Highest in National identity" in first
+    assert "High · The register records the holder as deceased." in first
     assert "Test data." in first
     assert "loan-4711" in first + second
     assert "Check that this report is genuine" in second
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_document_has_words_and_no_codes(api: Api, language: str):
+    report = Report.objects.get(pk=api.create(person(idNumber="90000003"))["id"])
+    api.work()
+    report.refresh_from_db()
+    reader = PdfReader(io.BytesIO(report_pdf(report, language)))
+    text = " ".join(page.extract_text() for page in reader.pages)
+
+    assert re.findall(r"\b[A-Z]{3,}(?:_[A-Z]+)+\b", text) == []
+    assert not {*ReportStatus.values, *RiskLevel.values} & set(re.findall(r"\w+", text))
+    assert reader.root_object["/Lang"] == language
+
+
+def test_document_shows_the_worst_flags_first(api: Api):
+    report = Report.objects.get(pk=api.create(person(idNumber="90000003"))["id"])
+    api.work()
+    result = report.results.first()
+    result.finding["flags"] = [
+        {"code": "PAST_DELINQUENCY", "severity": severity, "message": severity}
+        for severity in ("LOW", "HIGH", "MEDIUM")
+    ]
+    shown = _check(result, report)["flags"]
+
+    assert [flag["severity"] for flag in shown] == ["HIGH", "MEDIUM", "LOW"]
 
 
 def test_document_masks_the_id_number(api: Api):

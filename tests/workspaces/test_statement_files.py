@@ -10,6 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
+from django.utils.translation import override
 from pypdf import PdfReader
 
 from tests.workspaces.months import DECEMBER, at, many, move, pdf_of
@@ -140,7 +141,7 @@ def text_of(pdf: bytes) -> str:
 def test_pdf_shows_totals_before_entries(three_months: Account):
     text = text_of(pdf_of(three_months))
 
-    for part in ["Statement of November 2026", "Acacia Lenders", "production"]:
+    for part in ["Statement of November 2026", "Acacia Lenders", "Production"]:
         assert part in text
     assert str(three_months.workspace_id) in text
     shown = ["1,000.00", "-350.50", "50.50", "690.00", "-300.00", "649.50"]
@@ -148,7 +149,7 @@ def test_pdf_shows_totals_before_entries(three_months: Account):
     assert positions == sorted(positions)
     assert text.index("Closing balance") < text.index("2026-11-01 00:00:00")
     assert all(amount in text for amount in shown)
-    assert "play money" not in text
+    assert "Play money" not in text
 
 
 def test_pdf_of_the_current_month_says_so(three_months: Account):
@@ -162,7 +163,18 @@ def test_pdf_of_the_current_month_says_so(three_months: Account):
 def test_pdf_of_the_sandbox_names_play_money(three_months: Account):
     play = ledger.account_of(three_months.workspace, "sandbox")
 
-    assert "sandbox (play money)" in text_of(pdf_of(play))
+    text = text_of(pdf_of(play))
+    assert "Play money of the sandbox." in text
+    assert "CHARGE" not in text
+
+
+def test_pdf_is_in_the_language_of_the_reader(three_months: Account):
+    with override("sw"):
+        text = text_of(pdf_of(three_months))
+
+    for part in ["Taarifa ya akaunti ya Novemba 2026", "Salio la mwisho", "Ukurasa 1"]:
+        assert part in text
+    assert "CHARGE" not in text
 
 
 def test_same_month_gives_the_same_pdf(three_months: Account, time_machine):
@@ -198,7 +210,7 @@ def test_pdf_of_a_very_long_month_points_to_the_csv(account: Account):
 
     text = text_of(pdf_of(account))
 
-    assert "There are 2001 entries. They are in the CSV file" in text
+    assert "2001 entries are in the CSV file" in text
     assert "2,001.00" in text
 
 

@@ -197,7 +197,8 @@ def pdf(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
     place.record("report.pdf-downloaded", found)
     record_disclosures([found.pk], Channel.PDF, place.client.actor)
-    return attachment(report_pdf(found), f"report-{found.pk}.pdf")
+    document = report_pdf(found, get_language() or "en")
+    return attachment(document, f"report-{found.pk}.pdf")
 
 
 @member_required()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
+from datetime import datetime
 from typing import Any
 
 import segno
 from django.conf import settings
-from django.utils.translation import override
+from django.utils.translation import get_language, gettext, override
 
 from verification import links
 from verification.checks.events import consent_status_of
 from verification.checks.finding_words import (
+    SEVERITIES,
     flag_text,
     humanise_name,
     label_of,
@@ -21,199 +24,178 @@ from verification.checks.finding_words import (
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
 from verification.consents.models import Consent, ConsentStatus
-from verification.decisions.models import DecisionState, DecisionStatus, MakerKind
+from verification.decisions.models import DecisionState
 from verification.documents import pdf
-from verification.reports.models import Report, ReportStatus, SubjectType
+from verification.reports.models import Report, SubjectType
 from verification.values.formats import one_line
 from verification.values.local_time import format_nairobi
 from workspaces.models import Environment
 
 SHOWN_DIGITS = 4
-RESULTS = {
-    ResultStatus.PENDING: "Waiting",
-    ResultStatus.RUNNING: "Running",
-    ResultStatus.FAILED: "Not done",
-    ResultStatus.CANCELLED: "Cancelled",
-}
-MAKERS = {
-    MakerKind.MEMBER: "a member",
-    MakerKind.API_KEY: "a program",
-    MakerKind.POLICY: "a policy, and no person",
-}
-LEVELS = {"LOW": "Low risk", "MEDIUM": "Medium risk", "HIGH": "High risk"}
-STATUSES = {
-    ReportStatus.READY: "Complete",
-    ReportStatus.PARTIAL: "In part",
-    ReportStatus.FAILED: "Failed",
-    ReportStatus.CANCELLED: "Cancelled",
-}
 
 
-def report_pdf(report: Report) -> bytes:
+def report_pdf(report: Report, language: str = "en") -> bytes:
     """Render the report as it is now; equal states give equal bytes."""
     results = list(report.results.select_related("definition").order_by("position"))
-    with override("en"):
-        data = _document(report, results)
+    with override(language):
+        data = {"language": language, **_document(report, results)}
     return pdf.render_document(
         "report.typ", report.updated_at, data, qr=_qr(data["genuine"])
     )
 
 
 def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
-    ended = report.completed_at
+    completed = [r for r in results if r.status == ResultStatus.COMPLETED]
+    package = package_of(report)
     return {
         "operator": settings.OPERATOR_NAME,
         "number": report.number,
         "requester": report.workspace.requester.name,
         "ordered": format_nairobi(report.created_at),
-        "ended": f"Completed {format_nairobi(ended)}" if ended else "Not completed yet",
+        "completed": _time(report.completed_at),
         "sandbox": report.environment == Environment.SANDBOX,
         "subject": one_line(report.subject_name),
         "about": _about(report),
-        "cards": _cards(report, results),
+        "risk": [report.risk_level, report.risk_score],
+        "worst": _worst(report, completed),
+        "status": report.status,
+        "done": len(completed),
+        "flags": _flags(completed),
         "checks": [_check(result, report) for result in results],
         "disputed": any(result.disputed_at for result in results),
         "decision": _decision(report),
+        "purpose": one_line(report.purpose),
+        "package": one_line(package.display_name) if package else "",
+        "reference": one_line(report.reference or ""),
         "consent": _consent(report),
         "timeline": _timeline(report),
         "genuine": links.genuine_url(report.pk),
     }
 
 
+def _time(moment: datetime | None) -> str:
+    return format_nairobi(moment) if moment else ""
+
+
 def _about(report: Report) -> str:
-    """Describe the subject, with its ID number masked."""
+    """Describe the subject, with its ID number masked; empty if it was erased."""
     subject = report.subject
     if subject is None:
-        return "The subject's details were erased."
-    is_person = report.subject_type == SubjectType.INDIVIDUAL
-    number = subject.get("idNumber") or ""
-    parts = [
-        "Person" if is_person else "Company",
-        f"ID number {_masked(number)}" if number else "",
-        f"Registration number {subject['registrationNumber']}"
-        if subject.get("registrationNumber")
-        else "",
-        f"Born {subject['dateOfBirth']}" if subject.get("dateOfBirth") else "",
-        f"Country {report.country}",
-    ]
-    return " · ".join(one_line(part) for part in parts if part)
+        return ""
+    shown = {
+        "idNumber": _masked(subject.get("idNumber") or ""),
+        "registrationNumber": subject.get("registrationNumber"),
+        "dateOfBirth": subject.get("dateOfBirth"),
+        "country": report.country,
+    }
+    if report.subject_type == SubjectType.COMPANY and not subject.get("idNumber"):
+        del shown["idNumber"]
+    parts = [f"{label_of(k)} {text_of(v, k)}" for k, v in shown.items() if v]
+    return " · ".join([text_of(report.subject_type), *parts])
 
 
 def _masked(number: str) -> str:
     return "•" * 4 + number[-SHOWN_DIGITS:] if len(number) > SHOWN_DIGITS else "••••"
 
 
-def _cards(report: Report, results: list[CheckResult]) -> list[dict[str, str]]:
-    completed = [r for r in results if r.status == ResultStatus.COMPLETED]
-    flagged = sum(1 for r in completed if (r.finding or {}).get("flags"))
-    is_complete = len(completed) == len(results)
-    score = "" if report.risk_score is None else f"Score {report.risk_score} of 100"
-    return [
-        {
-            "level": report.risk_level,
-            "label": "Overall result",
-            "value": LEVELS.get(report.risk_level, "No score"),
-            "note": score or "No check has given a score",
-        },
-        {
-            "level": "LOW" if is_complete else "MEDIUM",
-            "label": "Checks completed",
-            "value": f"{len(completed)} of {len(results)}",
-            "note": STATUSES.get(ReportStatus(report.status), "On its way"),
-        },
-        {
-            "level": "MEDIUM" if flagged else "LOW" if is_complete else "UNKNOWN",
-            "label": "Checks with flags",
-            "value": f"{flagged} of {len(completed)}",
-            "note": "Read them below" if flagged else "Of those that are complete",
-        },
-    ]
+def _worst(report: Report, completed: list[CheckResult]) -> str:
+    """Return the name of the check that gives the report its score."""
+    named = (r for r in completed if r.score == report.risk_score)
+    return next((gettext(r.definition.display_name) for r in named), "")
+
+
+def _flags(completed: list[CheckResult]) -> list[tuple[str, int]]:
+    """Count the flags of each severity, the worst first."""
+    counts = Counter(
+        flag["severity"]
+        for r in completed
+        for flag in (r.finding or {}).get("flags", ())
+    )
+    return [(one, counts[one]) for one in reversed(SEVERITIES) if counts[one]]
 
 
 def _check(result: CheckResult, report: Report) -> dict[str, Any]:
     finding = result.finding or {}
     is_done = result.status == ResultStatus.COMPLETED
-    level = result.risk_level if is_done else "UNKNOWN"
-    at = result.completed_at
+    names = map(label_of, result.outdated_details(report.subject) if finding else ())
     return {
-        "name": result.definition.display_name,
-        "level": level,
+        "name": gettext(result.definition.display_name),
+        "state": result.status,
+        "level": result.risk_level if is_done else "UNKNOWN",
+        "score": result.score if is_done else None,
         "disputed": result.disputed_at is not None,
-        "result": LEVELS.get(level, "No score")
-        if is_done
-        else RESULTS[ResultStatus(result.status)],
         "summary": summary_text(result.name, finding, result.score)
         or one_line(result.failure_message or ""),
-        "at": format_nairobi(at) if at else "",
         "flags": [
-            {**flag, "message": flag_text(flag)} for flag in finding.get("flags", ())
+            {"severity": flag["severity"], "message": flag_text(flag)}
+            for flag in sorted(finding.get("flags", ()), key=_rank)
         ],
         "details": [
             [label_of(name), _masked(text) if name == "idNumber" else text]
             for name, value in (finding.get("details") or {}).items()
-            if (text := text_of(value, name))
+            if (text := _lines_of(value, name))
         ],
-        "source": _source(finding, result, report),
+        "source": finding["evidence"]["provider"] if finding else "",
+        "at": _time(result.completed_at),
+        "reused": bool(finding) and result.reused,
+        "outdated": ", ".join(names),
     }
 
 
-def _source(finding: dict[str, Any], result: CheckResult, report: Report) -> str:
-    if not finding:
-        return ""
-    reused = " An earlier result that was still fresh." if result.reused else ""
-    names = map(label_of, result.outdated_details(report.subject))
-    outdated = ", ".join(names)
-    if outdated:
-        outdated = f" Asked before details were corrected: {outdated}."
-    return f"Source: {finding['evidence']['provider']}.{reused}{outdated}"
+def _rank(flag: dict[str, Any]) -> int:
+    return -SEVERITIES.index(flag["severity"])
 
 
-def _decision(report: Report) -> list[list[str]]:
+def _lines_of(value: Any, name: str) -> str:
+    """Return the value for people, with a line for each record of a list."""
+    is_list = isinstance(value, list) and any(isinstance(one, dict) for one in value)
+    texts = [text_of(one, name) for one in (value if is_list else [value])]
+    return "\n".join(filter(None, texts))
+
+
+def _decision(report: Report) -> dict[str, Any]:
     """Describe the decision that counts, without the note for the client's people."""
     final = report.decisions.filter(state=DecisionState.FINAL)
     decision = final.order_by("number").last()
     if decision is None or decision.final_at is None:
-        return []
-    maker = MAKERS[MakerKind(decision.made_by_kind)]
-    if decision.needs_second:
-        maker = f"{maker}; confirmed by a member"
-    return [
-        ["Outcome", DecisionStatus(decision.status).label],
-        *(["Reason", one_line(reason["text"])] for reason in decision.reasons),
-        ["Decided", format_nairobi(decision.final_at)],
-        ["By", f"{report.workspace.requester.name}: {maker}"],
-    ]
+        return {"status": "none", "at": ""}
+    text = "textSw" if get_language() == "sw" else "text"
+    return {
+        "status": decision.status,
+        "reasons": [one_line(reason[text]) for reason in decision.reasons],
+        "at": format_nairobi(decision.final_at),
+        "maker": decision.made_by_kind,
+        "second": decision.needs_second,
+    }
 
 
-def _consent(report: Report) -> list[list[str]]:
+def _consent(report: Report) -> dict[str, Any]:
     consent: Consent | None = getattr(report, "consent", None)
-    rows = [["Purpose", one_line(report.purpose)]]
-    if package := package_of(report):
-        rows.append(["Package", one_line(package.display_name)])
-    if report.reference:
-        rows.append(["Reference", one_line(report.reference)])
+    status, mode, by = consent_status_of(report), "none", ""
     if consent is None:
-        text = "None of these checks needs the subject's consent."
-        if consent_status_of(report) == ConsentStatus.PENDING:
-            text = "The draft names none yet."
-        return [*rows, ["Consent", text]]
-    if consent.mode == Consent.Mode.SERVICE_HOSTED:
-        text = f"{consent.status.capitalize()}, asked by {settings.OPERATOR_NAME}"
-    elif consent.status == ConsentStatus.PENDING:
-        text = "Not obtained yet."
+        mode = "draft" if status == ConsentStatus.PENDING else "none"
+    elif consent.mode == Consent.Mode.SERVICE_HOSTED:
+        mode, by = "HOSTED", settings.OPERATOR_NAME
+    elif status == ConsentStatus.PENDING:
+        mode = "open"
     else:
-        text = f"Attested by {report.workspace.requester.name}"
-    rows.append(["Consent", text])
+        mode, by = "ATTESTED", report.workspace.requester.name
     records = report.consent_records.all()
-    rows += [["Record", f"{r.number}, {format_nairobi(r.created_at)}"] for r in records]
-    return rows
+    return {
+        "status": status,
+        "mode": mode,
+        "by": by,
+        "records": [[r.number, format_nairobi(r.created_at)] for r in records],
+    }
 
 
 def _timeline(report: Report) -> list[list[str]]:
+    """Return time, status, note and actor of each change; a note changes no status."""
     return [
         [
             format_nairobi(change.created_at),
-            f"{humanise_name(change.trigger)}: {change.target}",
+            change.target,
+            humanise_name(change.trigger) if change.source == change.target else "",
             # Readers need not know which of the client's keys it was.
             change.actor.partition(" ")[0],
         ]
@@ -224,6 +206,6 @@ def _timeline(report: Report) -> list[list[str]]:
 def _qr(text: str) -> str:
     image = io.BytesIO()
     segno.make(text, error="m").save(
-        image, kind="svg", scale=4, border=2, dark="#0f3d3a", light="#fff"
+        image, kind="svg", scale=4, border=2, dark="#13201e", light="#fff"
     )
     return image.getvalue().decode()

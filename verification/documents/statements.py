@@ -10,11 +10,12 @@ from typing import IO, Any
 from uuid import UUID
 
 from django.http import FileResponse, Http404
+from django.utils.dateformat import format as format_date
+from django.utils.translation import get_language, gettext
 
 from verification.documents import pdf
 from verification.values.formats import escape_formula
 from verification.values.local_time import NAIROBI, nairobi_text
-from workspaces.models import Environment
 from workspaces.statements import Line, Month, Statement, open_statement
 
 HEADINGS = (
@@ -77,7 +78,10 @@ def csv_file(statement: Statement) -> IO[bytes]:
 
 
 def statement_pdf(statement: Statement) -> bytes:
-    """Render totals and entries; above MAX_PDF_LINES entries, only the totals."""
+    """Render totals and entries; above MAX_PDF_LINES entries, only the totals.
+
+    It is in the active language.
+    """
     return pdf.render_document("statement.typ", statement.until, _data(statement))
 
 
@@ -108,12 +112,12 @@ def _data(statement: Statement) -> dict[str, Any]:
     account = statement.account
     is_whole = statement.count <= MAX_PDF_LINES
     return {
+        "language": get_language() or "en",
         "workspace": account.workspace.requester.name,
         "workspaceId": str(account.workspace_id),
         "environment": account.environment,
-        "isPlay": account.environment == Environment.SANDBOX,
         "currency": account.currency,
-        "month": f"{statement.month.start:%B %Y}",
+        "month": format_date(statement.month.start, "F Y"),
         "soFar": f"{statement.until:%Y-%m-%d %H:%M:%S}" if statement.is_partial else "",
         "opening": _money(statement.opening),
         "closing": _money(statement.closing),
@@ -128,7 +132,8 @@ def _data(statement: Statement) -> dict[str, Any]:
 
 
 def _line_data(line: Line) -> dict[str, str]:
-    what = [line.check, line.note, "" if line.check else line.actor]
+    check = gettext(line.check_name) if line.check_name else line.check
+    what = [check, line.note, "" if line.check else line.actor]
     return {
         "at": f"{line.at.astimezone(NAIROBI):%Y-%m-%d %H:%M:%S}",
         "kind": line.kind,
