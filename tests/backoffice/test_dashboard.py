@@ -16,7 +16,13 @@ from tests.world.members import create_member
 from tests.world.payments import candidate_item, end_checkout
 from tests.world.payments import open_page as opened_checkout
 from tests.world.rules import top_up_account
-from tests.world.staff import create_call, enter_request, log_in, read_page
+from tests.world.staff import (
+    create_call,
+    enter_request,
+    listed_ids,
+    log_in,
+    read_page,
+)
 from verification.backoffice import widgets
 from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
@@ -25,8 +31,10 @@ from verification.jobs.models import Job
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.payments.models import Refund
+from verification.privacy.models import SubjectRequest
 from verification.reports.models import Report
 from verification.staff.dashboard import BOX_ENVIRONMENTS, BOXES, figures, first_id
+from verification.values.local_time import format_nairobi
 from webhooks.models import Configuration
 from workspaces.create import OPERATOR_ID, operator_account
 from workspaces.models import Account, LedgerEntry, StaffEntry
@@ -148,12 +156,38 @@ def test_each_role_sees_its_own_work(open_tasks):
     }
 
 
+def test_open_requests_say_which_is_due_next(superuser):
+    """Staff see a request before it is late."""
+    enter_request(received_at=now() - timedelta(days=2))
+    first = enter_request(received_at=now() - timedelta(days=3))
+
+    html = read_page(superuser, "/admin/")
+
+    assert boxes(superuser)["Requests of subjects open"] == 2
+    assert boxes(superuser)["Requests of subjects overdue"] == 0
+    assert f"next due {format_nairobi(first.due_at)}" in html
+    listed = listed_ids(superuser, SubjectRequest, state="clocked")
+    assert str(first.pk) in listed
+
+
+@pytest.mark.parametrize("role", ["Privacy officer", "Finance"])
+def test_open_requests_are_for_roles_that_see_them(role):
+    enter_request()
+    user = User.objects.create_user("grace", is_staff=True)
+    user.groups.add(Group.objects.get(name=role))
+    client = Client()
+    log_in(client, user)
+
+    shown = "Requests of subjects open" in boxes(client)
+    assert shown is (role == "Privacy officer")
+
+
 def test_dashboard_costs_few_queries_and_is_cached(
     rows, superuser, django_assert_max_num_queries
 ):
     # Session and user, a count for each box and environment, and three for the figures.
-    # Two more check the second factor.
-    with django_assert_max_num_queries(26):
+    # Two more check the second factor, and one finds the next deadline.
+    with django_assert_max_num_queries(28):
         superuser.get("/admin/")
     with django_assert_max_num_queries(4):
         superuser.get("/admin/")

@@ -44,6 +44,7 @@ from verification.notifications.models import Notification
 from verification.payments.links import payment_links
 from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
+from verification.reports import waits
 from verification.reports.ends import cancel
 from verification.reports.hosted_links import HostedLinks, NotRenewable, ResendTooSoon
 from verification.reports.launch import check_retryable, failed_checks, retry
@@ -203,6 +204,19 @@ StuckFilter = choice_filter(
 )
 
 
+WaitFilter = choice_filter(
+    "waits for",
+    "waits",
+    {
+        "consent": ("the subject's consent", waits.waiting_for_consent),
+        "payment": ("the payment", waits.waiting_for_payment),
+        "referee": ("a referee", waits.waiting_for_referee),
+        "source": ("a source", waits.waiting_for_source),
+        "queue": ("its turn in the queue", waits.waiting_in_the_queue),
+    },
+)
+
+
 def not_retryable_reason(report: Any) -> str:
     """Return why a retry is useless or not allowed; empty if it can succeed."""
     failed = failed_checks(report)
@@ -269,8 +283,9 @@ class ReportAdmin(ReadOnlyAdmin):
         "status",
         "subject_name",
         "created_at",
+        "unchanged_since",
     ]
-    list_filter = ["environment", "status", StuckFilter, "payment_mode"]
+    list_filter = ["environment", "status", StuckFilter, WaitFilter, "payment_mode"]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("reference",)
@@ -310,6 +325,10 @@ class ReportAdmin(ReadOnlyAdmin):
     def decrypted_subject(self, report):
         return report.subject
 
+    @admin.display(description="Unchanged since")
+    def unchanged_since(self, report):
+        return "-" if report.is_ended else report.updated_at
+
     @admin.display(description="Monitoring rule")
     def monitoring(self, report):
         if not report.monitoring_id:
@@ -322,6 +341,7 @@ class ReportAdmin(ReadOnlyAdmin):
         history = load_history(report)
         context |= {"history": history, "timeline": timeline(history), "report": report}
         context["subject"] = subject_facts(report)
+        context["waits"] = waits.find_waits(report)
         has_failed = any(r.status == ResultStatus.FAILED for r in history.results)
         is_changeable = self.changeable_row(request, str(report.pk))
         if has_failed and report.is_ended and is_changeable:

@@ -34,7 +34,7 @@ from verification.reports.models import Report
 from verification.sources.admin import calls_in_doubt
 from verification.sources.models import Call
 from verification.values.clock import now
-from verification.values.local_time import NAIROBI
+from verification.values.local_time import NAIROBI, format_nairobi
 from webhooks.admin import failing
 from webhooks.models import Configuration
 from workspaces.admin import filter_low_balance
@@ -52,7 +52,8 @@ class Box:
     """A count of rows that need a person, with a link to their list.
 
     `label` names the model and `query` the filter of the list. `environment` is the
-    lookup of the rows' environment, empty if they have none.
+    lookup of the rows' environment, empty if they have none. `note` returns a line
+    about the rows, if there are any.
     """
 
     title: str
@@ -61,6 +62,7 @@ class Box:
     query: str
     rows: Callable[[], QuerySet[Any]]
     environment: str = "environment"
+    note: Callable[[QuerySet[Any]], str] = lambda rows: ""
 
     def found(self, environment: str) -> QuerySet[Any]:
         """Return an environment's rows; those without one belong to production."""
@@ -83,6 +85,11 @@ class Box:
     @property
     def permission(self) -> str:
         return self.label.replace(".", ".view_")
+
+
+def _next_due(requests: QuerySet[Any]) -> str:
+    first = requests.order_by("due_at").values_list("due_at", flat=True).first()
+    return f"next due {format_nairobi(first)}" if first else ""
 
 
 BOXES = [
@@ -126,8 +133,17 @@ BOXES = [
         "account__environment",
     ),
     Box(
-        "Requests of subjects overdue",
+        "Requests of subjects open",
         "contact_mail",
+        "privacy.subjectrequest",
+        "state=clocked",
+        lambda: SubjectRequest.objects.clocked(),
+        "",
+        _next_due,
+    ),
+    Box(
+        "Requests of subjects overdue",
+        "notification_important",
         "privacy.subjectrequest",
         "state=overdue",
         lambda: SubjectRequest.objects.overdue(),
@@ -201,7 +217,9 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Add the boxes and figures; unfold's DASHBOARD_CALLBACK. Cached for a minute."""
     counts = cache.get_or_set("dashboard:counts", _count_boxes, CACHE_SECONDS)
     shown: dict[str, list[dict[str, Any]]] = {"production": [], "sandbox": []}
-    for (box, environment), count in zip(BOX_ENVIRONMENTS, counts or [], strict=True):
+    for (box, environment), (count, note) in zip(
+        BOX_ENVIRONMENTS, counts or [], strict=True
+    ):
         # Of the sandbox, boxes without rows are left out.
         if request.user.has_perm(box.permission) and (
             count or environment == Environment.PRODUCTION
@@ -213,6 +231,7 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
                     "url": box.url(environment),
                     "count": f"{MAX_COUNT}+" if count > MAX_COUNT else count,
                     "waits": bool(count),
+                    "note": note,
                 }
             )
     more: dict[str, Any] = {
@@ -231,11 +250,13 @@ def callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     return {**context, **more}
 
 
-def _count_boxes() -> list[int]:
-    return [
-        box.found(environment).order_by()[: MAX_COUNT + 1].count()
-        for box, environment in BOX_ENVIRONMENTS
-    ]
+def _count_boxes() -> list[tuple[int, str]]:
+    counted = []
+    for box, environment in BOX_ENVIRONMENTS:
+        rows = box.found(environment)
+        count = rows.order_by()[: MAX_COUNT + 1].count()
+        counted.append((count, box.note(rows) if count else ""))
+    return counted
 
 
 def _charts(latest: Figures) -> dict[str, str]:

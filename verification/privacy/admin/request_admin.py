@@ -67,6 +67,7 @@ StateFilter = choice_filter(
     "state",
     {
         "open": ("open", lambda rows: rows.open()),
+        "clocked": ("open, with a deadline", lambda rows: rows.clocked()),
         "overdue": ("overdue", lambda rows: rows.overdue()),
         "answered": ("answered", lambda rows: rows.filter(answered_at__isnull=False)),
     },
