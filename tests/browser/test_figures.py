@@ -29,16 +29,14 @@ def test_member_reads_figures(page, look_in_both, look, client, service):
     page.goto(f"{service.url}/console/{client.workspace}/sandbox/figures/")
 
     expect(page.get_by_role("img", name="Reports by outcome")).to_be_visible()
-    for summary in page.locator("summary").all():
+    for summary in page.locator("main summary").all():
         summary.focus()
         page.keyboard.press("Enter")
     expect(page.get_by_role("table").first).to_be_visible()
     look("console-figures-tables")
-    page.get_by_label("Period").select_option("365")
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("link", name="365 days").click()
     expect(page.get_by_role("img", name="How long checks take")).to_be_visible()
     look_in_both("console-figures")
-    page.get_by_label("Period").select_option("last-month")
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("link", name="Last month").click()
     expect(page.get_by_text("There is nothing to count")).to_be_visible()
     look("console-figures-none")

@@ -1,16 +1,17 @@
-"""Drawings of figures as plain SVG, each with the table that says the same.
+"""Charts as SVG without a viewBox: x in per cent, y in pixels: their text never scales.
 
-Parts of a bar differ in their pattern as well as in their colour, and a drawing has a
-title and a description for people who cannot see it. Colours are those of the style
-sheet, so that they suit light and dark pages and paper.
+Each day says its values in its tooltip; the highest bar and the last point have theirs
+written. A chart has a title and a description for people who cannot see it, and a table
+that says the same. Colours are classes of the style sheet.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
 from django.utils.html import format_html, format_html_join
@@ -20,117 +21,254 @@ from django.utils.translation import gettext_lazy as _
 from verification.console.base import Text
 from verification.figures.summary import Duration
 
-WIDTH, HEIGHT, MARGIN, ABOVE, BELOW = 400, 190, 8, 16, 24
-# The place of the scale beside bars
-LEFT = 56
-ROW = 44
-# The patterns of parts, in their order; `patterns.html` draws them.
-PATTERNS = ("solid", "stripes", "dots", "lines", "cross")
-TEXT = '<text x="{}" y="{}" font-size="12" fill="currentColor"{}>{}</text>'
-END, MIDDLE = (format_html(' text-anchor="{}"', where) for where in ("end", "middle"))
+# Pixels: above the highest line, and below the base line with its dates
+ABOVE, BELOW = 14, 22
+# A name and its times, and the line beside them
+ROW = 40
+# Parts of a bar are parted by so many pixels of the ground.
+GAP = 1.5
+# So near to an edge, in per cent of the width, a text begins or ends there.
+EDGE = 6
+LONGEST_NAME = 24
+# Widths of the scale beside a chart: classes of the style sheet
+SCALE, MONEY, NAMES = "", "plot-money", "plot-names"
+TICKS = [
+    timedelta(seconds=seconds)
+    for seconds in (0.01, 0.1, 1, 10, 60, 600, 3600, 36_000, 86_400 * 2, 86_400 * 20)
+]
+MOST_TICKS = 5
+DOT = '<circle class="f1" cx="{}" cy="{}" r="{}"/>'
+
+Write = Callable[[float], str]
 
 
 class Part(NamedTuple):
-    """One kind of value in each bar."""
+    """One kind of value in each bar, in a colour of the style sheet: f1 to f5."""
 
     label: Text
     values: Sequence[float]
+    colour: str = "f1"
+    total: str = ""
+
+
+class Change(NamedTuple):
+    """A change against the period before. `is_better` is None where nobody can say."""
+
+    # -1, 0 or 1
+    direction: int
+    text: Text
+    before: Text
+    is_better: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """A drawing with its legend, and its table: headings, and rows of texts."""
+class Chart:
+    """A chart with its legend, and its table: headings, and rows of texts."""
 
     name: str
     title: Text
-    svg: SafeString
-    # Patterns with their labels
-    legend: Sequence[tuple[str, Text]]
-    columns: Sequence[Text]
-    rows: Sequence[Sequence[Text]]
-
-
-def legend_of(parts: Sequence[Part]) -> list[tuple[str, Text]]:
-    if len(parts) == 1:
-        return []
-    return [(p, part.label) for p, part in zip(PATTERNS, parts, strict=False)]
+    plot: SafeString
+    legend: Sequence[Part] = ()
+    hint: Text = ""
+    # What the whole period comes to, where no tile says it
+    total: Text = ""
+    change: Change | None = None
+    columns: Sequence[Text] = ()
+    rows: Sequence[Sequence[Text]] = ()
 
 
 def draw_bars(
-    name: str, title: Text, words: str, labels: Sequence[str], parts: Sequence[Part]
+    name: str,
+    words: tuple[Text, Text],
+    labels: Sequence[str],
+    parts: Sequence[Part],
+    *,
+    height: int = 220,
+    scale: str = SCALE,
+    write: Write = "{:,.0f}".format,
+    dates: int = 5,
 ) -> SafeString:
-    """Draw a bar for each label, with the parts upon each other."""
-    heights = [
-        sum(max(v, 0) for v in bar)
-        for bar in zip(*(p.values for p in parts), strict=True)
+    """Draw a bar for each label, with the parts upon each other.
+
+    `words` are title and description; `dates` says how many labels are written.
+    """
+    sums = [
+        sum(max(value, 0) for value in bar)
+        for bar in zip(*(part.values for part in parts), strict=True)
     ]
-    highest = _round_up(max(heights, default=0))
-    wide = (WIDTH - LEFT - MARGIN) / max(len(labels), 1)
-    bottom, high = HEIGHT - BELOW, HEIGHT - BELOW - ABOVE
-    below = [0.0] * len(labels)
-    drawn = []
-    for pattern, part in zip(PATTERNS, parts, strict=False):
-        path = []
-        for number, value in enumerate(part.values):
+    top, bottom = round_up(max(sums, default=0)), height - BELOW
+    wide = 100 / max(len(labels), 1)
+    pixels = (bottom - ABOVE) / top
+    highest = sums.index(max(sums)) if any(sums) else None
+    bars = []
+    for number, label in enumerate(labels):
+        x, below, drawn, said = number * wide, 0.0, [], []
+        for part in parts:
+            value = part.values[number]
             if value <= 0:
                 continue
-            up = high * value / highest
-            x, width = LEFT + wide * (number + 0.1), wide * 0.8
-            y = bottom - below[number] - up
-            path.append(
-                "M{} {}h{}v{}h-{}z".format(*map(_short, (x, y, width, up, width)))
-            )
-            below[number] += up
-        if path:
+            said.append(f"{part.label} {write(value)}")
+            below += value
+            tall = max(value * pixels - GAP, 1)
             drawn.append(
                 format_html(
-                    '<path class="edge" d="{}" fill="url(#{})"/>',
-                    "".join(path),
-                    f"pattern-{pattern}",
+                    '<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="1.5"/>',
+                    *(part.colour, _x(x + wide * 0.14), _y(bottom - below * pixels)),
+                    *(_x(wide * 0.72), _y(tall)),
                 )
             )
-    grid = format_html_join(
-        "",
-        '<path class="grid" d="M{} {}H{}"/>' + TEXT,
-        (
-            (LEFT, y, WIDTH - MARGIN, LEFT - 6, y + 4, END, f"{value:,.12g}")
-            for value, y in ((highest, bottom - high), (highest / 2, bottom - high / 2))
-        ),
-    )
-    axis = format_html(
-        '<path class="axis" d="M{} {}H{}"/>', LEFT, bottom, WIDTH - MARGIN
-    )
-    inside = grid + SafeString("".join(drawn)) + axis + _dates(labels)
-    return _svg(name, title, words, HEIGHT, inside)
+        tip = f"{label}: {write(sums[number])}"
+        if len(parts) > 1 and said:
+            tip += f" ({', '.join(said)})"
+        bars.append(_day(tip, x, wide, bottom, drawn))
+    written = SafeString("")
+    if highest is not None:
+        text = write(sums[highest])
+        y = bottom - sums[highest] * pixels - 4
+        written = _label(text, (highest + 0.5) * wide, y)
+    middles = [(number + 0.5) * wide for number in range(len(labels))]
+    inside = _grid(height) + SafeString("".join(bars)) + written
+    inside += _dates(labels, middles, dates, height)
+    return _plot(name, words, height, _scale(top, height), inside, scale)
 
 
-def draw_durations(
-    name: str, title: Text, words: str, rows: Sequence[tuple[str, Duration]]
+def draw_lines(
+    name: str,
+    words: tuple[Text, Text],
+    labels: Sequence[str],
+    now: Sequence[float | None],
+    before: Sequence[float | None],
+    *,
+    height: int = 150,
+    write: Write,
+    dates: int = 3,
+) -> SafeString:
+    """Draw a line, and that of the period before dashed. None has no point."""
+    known = [value for value in (*now, *before) if value is not None]
+    top, bottom = round_up(max(known, default=0)), height - BELOW
+    step = 98 / max(len(labels) - 1, 1)
+    places = [1 + step * number for number in range(len(labels))]
+
+    def points(values: Iterable[float | None]) -> list[tuple[float, float]]:
+        return [
+            (x, bottom - value * (bottom - ABOVE) / top)
+            for x, value in zip(places, values, strict=True)
+            if value is not None
+        ]
+
+    def line(values: Iterable[float | None], css: str) -> SafeString:
+        return format_html_join(
+            "",
+            '<line class="curve {}" x1="{}" x2="{}" y1="{}" y2="{}"/>',
+            (
+                (css, _x(x1), _x(x2), _y(y1), _y(y2))
+                for (x1, y1), (x2, y2) in pairwise(points(values))
+            ),
+        )
+
+    days = (
+        _day(f"{label}: {write(value)}", max(x - step / 2, 0), step, bottom)
+        for label, x, value in zip(labels, places, now, strict=True)
+        if value is not None
+    )
+    inside = _grid(height) + line(before, "base dashed") + line(now, "k1")
+    inside += SafeString("".join(days))
+    if drawn := points(now):
+        x, y = drawn[-1]
+        last = next(value for value in reversed(now) if value is not None)
+        inside += format_html(DOT, _x(x), _y(y), 4)
+        inside += _label(write(last), x, y + 20 if y + 24 < bottom else y - 10)
+    inside += _dates(labels, places, dates, height)
+    return _plot(name, words, height, _scale(top, height), inside, SCALE)
+
+
+def draw_ranges(
+    name: str, words: tuple[Text, Text], rows: Sequence[tuple[str, Duration]]
 ) -> SafeString:
     """Draw a line from the median to the 95 % of each row, on a scale of doublings."""
     if not rows:
         return SafeString("")
+    height = ROW * len(rows) + BELOW
     lowest = min(math.log2(_ms(took.median)) for label, took in rows) - 0.5
     highest = max(math.log2(_ms(took.slow)) for label, took in rows) + 0.5
-    drawn = []
+
+    def place(duration: timedelta) -> str:
+        return _x(share(duration))
+
+    def share(duration: timedelta) -> float:
+        return 100 * (math.log2(_ms(duration)) - lowest) / (highest - lowest)
+
+    names, lines = [], []
     for number, (label, took) in enumerate(rows):
-        y = ABOVE + ROW * number + 20
-        left, right = (
-            MARGIN
-            + (WIDTH - 2 * MARGIN) * (math.log2(_ms(t)) - lowest) / (highest - lowest)
-            for t in (took.median, took.slow)
-        )
-        drawn.append(
+        y = ROW * number + 14
+        short = label if len(label) <= LONGEST_NAME else f"{label[:LONGEST_NAME]}…"
+        names.append(
             format_html(
-                TEXT + '<path class="span" d="M{} {}H{}M{} {}v14"/>'
-                '<circle class="dot" cx="{}" cy="{}" r="5"/>',
-                *(MARGIN, y - 12, "", _times(label, took)),
-                *(f"{left:.1f}", y, f"{right:.1f}", f"{right:.1f}", y - 7),
-                *(f"{left:.1f}", y),
+                '<text class="label" x="0" y="{}">{}</text>'
+                '<text x="0" y="{}">{}</text>',
+                *(y, short, y + 16, _times(took)),
             )
         )
-    height = ABOVE + ROW * len(rows)
-    return _svg(name, title, words, height, SafeString("".join(drawn)))
+        lines.append(
+            format_html(
+                '<g><title>{}: {}</title><line class="range" x1="{}" x2="{}" y1="{}"'
+                ' y2="{}"/>' + DOT + "</g>",
+                *(label, _times(took), place(took.median), place(took.slow)),
+                *(y + 4, y + 4, place(took.median), y + 4, 5),
+            )
+        )
+    ticks = [(share(tick), tick) for tick in TICKS if 0 <= share(tick) <= 100]
+    step = math.ceil(len(ticks) / MOST_TICKS) or 1
+    bottom = ROW * len(rows)
+    grid = format_html_join(
+        "",
+        '<line class="grid" x1="{0}" x2="{0}" y1="0" y2="{1}"/>'
+        '<text x="{0}" y="{2}" text-anchor="{3}">{4}</text>',
+        (
+            (_x(x), bottom, bottom + 18, _anchor(x), duration_text(tick))
+            for x, tick in ticks[::step]
+        ),
+    )
+    inside = grid + SafeString("".join(lines))
+    left = SafeString("".join(names))
+    return _plot(name, words, height, left, inside, NAMES)
+
+
+def draw_spark(values: Iterable[float | None]) -> SafeString:
+    """Draw the course of a figure without a scale, beside its number."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2 or not any(known):
+        return SafeString("")
+    step, top = 84 / (len(known) - 1), max(known)
+    places = [(2 + step * n, 25 - 22 * v / top) for n, v in enumerate(known)]
+    return format_html(
+        '<svg class="spark" viewBox="0 0 88 28" aria-hidden="true">'
+        '<path d="M{}"/><circle cx="{}" cy="{}" r="2.5"/></svg>',
+        " ".join(f"{_y(x)} {_y(y)}" for x, y in places),
+        *map(_y, places[-1]),
+    )
+
+
+def change_of(
+    now: float | None,
+    before: float | None,
+    write: Callable[[float], Text],
+    *,
+    in_points: bool = False,
+    more_is_better: bool | None = None,
+) -> Change | None:
+    """Return the change in per cent, or in points; None if there was nothing before."""
+    if before is None or now is None or not (before or in_points):
+        return None
+    if in_points:
+        text = _("%(count)s points") % {"count": f"{abs(now - before):,.1f}"}
+        direction = _sign(round(now - before, 1))
+    else:
+        percent = round(100 * (now - before) / before)
+        text, direction = f"{abs(percent):,} %", _sign(percent)
+    better = more_is_better if direction > 0 else not more_is_better
+    is_known = more_is_better is not None and direction
+    return Change(direction, text, write(before), better if is_known else None)
 
 
 def duration_text(duration: timedelta) -> str:
@@ -148,52 +286,135 @@ def duration_text(duration: timedelta) -> str:
     return _("%(count)s days") % {"count": f"{_two_digits(seconds / 86400):g}"}
 
 
+def round_up(value: float) -> float:
+    """Return the next round number with a round half, and 2 at least."""
+    if value <= 2:
+        return 2
+    power = 10 ** math.floor(math.log10(value))
+    firsts = (
+        (2, 4, 6, 8, 10) if power == 1 else (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
+    )
+    return float(next(n * power for n in firsts if n * power >= value))
+
+
+def short_number(value: float) -> str:
+    """Shorten thousands and millions, so that a scale stays narrow."""
+    for unit, sign in ((1_000_000, "M"), (1_000, "k")):
+        if value >= 10 * unit or value >= unit == 1_000_000:
+            return f"{value / unit:g} {sign}"
+    return f"{value:,g}"
+
+
 def _two_digits(value: float) -> float:
     return float(f"{value:.2g}")
 
 
-def _svg(
-    name: str, title: Text, words: str, height: int, inside: SafeString
+def _sign(value: float) -> int:
+    return (value > 0) - (value < 0)
+
+
+def _plot(
+    name: str,
+    words: tuple[Text, Text],
+    height: int,
+    left: SafeString,
+    inside: SafeString,
+    scale: str,
 ) -> SafeString:
+    title, description = words
     return format_html(
-        '<svg class="drawing" role="img" aria-labelledby="{0}-title {0}-words"'
-        ' viewBox="0 0 {1} {2}" xmlns="http://www.w3.org/2000/svg">'
-        '<title id="{0}-title">{3}</title><desc id="{0}-words">{4}</desc>{5}</svg>',
-        *(name, WIDTH, height, title, words, inside),
+        '<div class="plot {0}"><svg height="{1}" aria-hidden="true">{2}</svg>'
+        '<svg height="{1}" role="img" aria-labelledby="{3}-t {3}-d">'
+        '<title id="{3}-t">{4}</title><desc id="{3}-d">{5}</desc>{6}</svg></div>',
+        *(scale, height, left, name, title, description, inside),
     )
 
 
-def _times(label: str, took: Duration) -> str:
-    return f"{label}: {duration_text(took.median)}, {duration_text(took.slow)}"
-
-
-def _dates(labels: Sequence[str]) -> SafeString:
-    """Write the first and the last label, and the one in the middle of many."""
-    if not labels:
-        return SafeString("")
-    y = HEIGHT - 8
-    first = format_html(TEXT, LEFT, y, "", labels[0])
-    if len(labels) == 1:
-        return first
-    last = format_html(TEXT, WIDTH - MARGIN, y, END, labels[-1])
-    if len(labels) % 2 == 0 or len(labels) < 5:
-        return first + last
-    middle = labels[len(labels) // 2]
-    return (
-        first + format_html(TEXT, (LEFT + WIDTH - MARGIN) / 2, y, MIDDLE, middle) + last
+def _day(
+    tip: str, x: float, wide: float, bottom: int, drawn: Iterable[SafeString] = ()
+) -> SafeString:
+    """Return what stands for a day, with its tooltip."""
+    return format_html(
+        '<g class="day"><title>{}</title><rect class="hit" x="{}" y="0" width="{}"'
+        ' height="{}"/>{}</g>',
+        *(tip, _x(x), _x(wide), bottom, SafeString("".join(drawn))),
     )
 
 
-def _round_up(value: float) -> float:
-    """Return the next number that begins with 1, 2, 4, 6 or 8, and 2 at least."""
-    if value <= 2:
-        return 2
-    power = 10 ** math.floor(math.log10(value))
-    return float(next(n * power for n in (1, 2, 4, 6, 8, 10) if n * power >= value))
+def _grid(height: int) -> SafeString:
+    bottom = height - BELOW
+    return format_html_join(
+        "",
+        '<line class="{0}" x1="0" x2="100%" y1="{1}" y2="{1}"/>',
+        (("base", bottom), ("grid", _y((bottom + ABOVE) / 2)), ("grid", ABOVE)),
+    )
 
 
-def _short(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
+def _scale(top: float, height: int) -> SafeString:
+    bottom = height - BELOW
+    return format_html_join(
+        "",
+        '<text x="100%" dx="-8" y="{}" text-anchor="end">{}</text>',
+        (
+            (_y(bottom + 4 - share * (bottom - ABOVE)), short_number(top * share))
+            for share in (0, 0.5, 1)
+        ),
+    )
+
+
+def _label(text: str, x: float, y: float) -> SafeString:
+    """Write a value beside its bar or point, and inside of the chart at its edges."""
+    anchor = _anchor(x, edge=2 * len(text) if len(text) > 3 else 0)
+    place = {"start": 0.0, "end": 100.0}.get(anchor, x)
+    return format_html(
+        '<text class="label" x="{}" y="{}" text-anchor="{}">{}</text>',
+        *(_x(place), _y(y), anchor, text),
+    )
+
+
+def _anchor(x: float, edge: float = EDGE) -> str:
+    if x < edge:
+        return "start"
+    return "end" if x > 100 - edge else "middle"
+
+
+def _dates(
+    labels: Sequence[str], places: Sequence[float], most: int, height: int
+) -> SafeString:
+    """Write the first and the last label, and some between at equal distances."""
+    return format_html_join(
+        "",
+        '<text x="{}" y="{}" text-anchor="{}">{}</text>',
+        (
+            (_x(x), height - 4, anchor, labels[number])
+            for number, x, anchor in _chosen(places, most)
+        ),
+    )
+
+
+def _chosen(places: Sequence[float], most: int) -> Iterator[tuple[int, float, str]]:
+    """Yield (number, place, anchor) of the labels that are written."""
+    last = len(places) - 1
+    count = min(most, len(places))
+    for number in sorted({round(last * n / max(count - 1, 1)) for n in range(count)}):
+        if number == 0:
+            yield number, 0.0, "start"
+        elif number == last:
+            yield number, 100.0, "end"
+        else:
+            yield number, places[number], "middle"
+
+
+def _x(share: float) -> str:
+    return f"{share:.2f}".rstrip("0").rstrip(".") + "%"
+
+
+def _y(pixels: float) -> str:
+    return f"{pixels:.1f}".removesuffix(".0")
+
+
+def _times(took: Duration) -> str:
+    return f"{duration_text(took.median)} · {duration_text(took.slow)}"
 
 
 def _ms(duration: timedelta) -> float:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from django import forms
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.utils.formats import date_format
+from django.utils.safestring import SafeString
+from django.utils.text import format_lazy
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
@@ -19,12 +21,15 @@ from verification.api.exports import MAX_DAYS
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.console.base import Place, Text, member_required
 from verification.console.charts import (
-    Drawing,
+    MONEY,
+    Change,
+    Chart,
     Part,
+    change_of,
     draw_bars,
-    draw_durations,
+    draw_ranges,
+    draw_spark,
     duration_text,
-    legend_of,
 )
 from verification.console.fields import (
     ALL_CHOICE,
@@ -38,7 +43,6 @@ from verification.figures.models import COUNTS, DailyFigure
 from verification.figures.summary import (
     WITHOUT_PACKAGE,
     Days,
-    Duration,
     Figures,
     Step,
     Sums,
@@ -53,7 +57,7 @@ NO_PACKAGE = "none"
 
 
 class FiguresForm(ChoicesForm):
-    """A period and a package; by default this month, and all packages.
+    """A period and a package; by default the last 30 days, and all packages.
 
     `days` and `package_name` are what they mean: None is all packages.
     """
@@ -62,28 +66,52 @@ class FiguresForm(ChoicesForm):
         label=_("Period"),
         required=False,
         choices=[
+            ("7", _("7 days")),
+            ("30", _("30 days")),
             ("month", _("This month")),
             ("last-month", _("Last month")),
-            ("90", _("Last 90 days")),
-            ("365", _("Last 365 days")),
-            ("days", _("From a day to a day")),
+            ("90", _("90 days")),
+            ("365", _("365 days")),
+            ("days", _("Other dates")),
         ],
+        widget=forms.HiddenInput,
     )
     first = date_field(label=_("From"))
     last = date_field(label=_("To"))
     package = filter_field(_("Package"))
+
+    def __init__(self, typed: QueryDict, **options: Any) -> None:
+        if typed.get("period") == "days" and "first" not in typed:
+            today = localdate()
+            typed = typed.copy()
+            typed["first"] = str(today - timedelta(days=29))
+            typed["last"] = str(today)
+        super().__init__(typed, **options)
+        for one in self.fields.values():
+            one.widget.attrs["class"] = "auto"
+
+    @property
+    def chosen_period(self) -> str:
+        return self["period"].value() or "30"
+
+    @property
+    def shown_fields(self) -> list[forms.BoundField]:
+        names = ["package"]
+        if self.chosen_period == "days":
+            names = ["first", "last", "package"]
+        return [self[name] for name in names]
 
     def clean(self) -> dict[str, Any]:
         typed = self.cleaned_data
         name = typed.get("package", "").removeprefix("package:")
         is_without = typed.get("package") == NO_PACKAGE
         typed["package_name"] = "" if is_without else name or None
-        typed["days"] = self._days(typed.get("period") or "month")
+        typed["days"] = self._days(typed.get("period") or "30")
         return typed
 
     def _days(self, period: str) -> Days | None:
         today = localdate()
-        if period in ("90", "365"):
+        if period.isdigit():
             return Days(today - timedelta(days=int(period) - 1), today)
         month = today.replace(day=1)
         if period == "last-month":
@@ -119,29 +147,37 @@ CSV_COLUMNS = (
 NOTHING = "-"
 
 
-# Members of `Sums` that one drawing shows, and their labels
-OUTCOMES = {
-    "ready": _("Ready"),
-    "partial": _("Partly ready"),
-    "failed": _("Failed"),
-    "cancelled": _("Cancelled"),
-    "under_way": _("Under way, or a draft"),
-}
-LEVELS = {"low": _("Low"), "medium": _("Medium"), "high": _("High")}
-DECISIONS = {
-    "approved": _("Approvals"),
-    "declined": _("Declines"),
-    "review": _("For review"),
-}
-ALERTS = {"alerts": _("Alerts"), "corrections": _("Corrections asked for")}
+# Members of `Sums` that one chart shows, with their labels and colours
+OUTCOMES = [
+    ("ready", _("Ready"), "f1"),
+    ("partial", _("Partly ready"), "f2"),
+    ("failed", _("Failed"), "f3"),
+    ("cancelled", _("Cancelled"), "f4"),
+    ("under_way", _("In progress or draft"), "f5"),
+]
+LEVELS = [
+    ("low", _("Low"), "f1"),
+    ("medium", _("Medium"), "f2"),
+    ("high", _("High"), "f3"),
+]
+DECISIONS = [
+    ("approved", _("Approved"), "f1"),
+    ("declined", _("Declined"), "f3"),
+    ("review", _("In review"), "f5"),
+]
+ALERTS = [("alerts", _("Alerts"), "f2"), ("corrections", _("Corrections"), "f5")]
+SPEND = [("spend", _("Spend"), "f1")]
 
 
 class Tile(NamedTuple):
-    """A figure of the period, and that of the period before."""
+    """A figure of the period, its course, and its change against the period before."""
 
     label: Text
-    value: str
-    before: str
+    value: Text
+    spark: SafeString
+    change: Change | None
+    unit: Text = ""
+    note: Text = ""
 
 
 @member_required()
@@ -154,13 +190,12 @@ def overview(place: Place) -> HttpResponse:
         shown |= {
             "days": days,
             "is_empty": figures.is_empty,
-            "error": ERROR_PERCENT,
             "query": place.request.GET.urlencode(),
         }
         if not figures.is_empty:
             shown |= {
                 "tiles": _tiles(place, figures),
-                "drawings": _drawings(place, figures),
+                "charts": _charts(place, figures),
                 "packages": _package_rows(place, figures) if package is None else [],
             }
     return place.render("figures", shown)
@@ -208,93 +243,141 @@ def _csv_row(row: DailyFigure) -> list[Any]:
     ]
 
 
-def _tiles(place: Place, figures: Figures) -> list[Tile]:
-    """Return what it costs and brings, for people who read nothing else."""
+def _tiles(place: Place, figures: Figures) -> Iterator[Tile]:
+    """Yield what it costs and brings, for people who read nothing else."""
+    total, before = figures.total, figures.before
     currency = place.account.currency
 
-    def tile(label: Text, read: Callable[[Sums], str]) -> Tile:
-        return Tile(label, read(figures.total), read(figures.before))
+    def tile(
+        label: Text,
+        read: Callable[[Sums], float | None],
+        write: Callable[[float], Text],
+        **more: Any,
+    ) -> Tile:
+        now = read(total)
+        rest = {name: more.pop(name) for name in ("unit", "note") if name in more}
+        return Tile(
+            label,
+            NOTHING if now is None else write(now),
+            draw_spark(map(read, figures.steps.values())),
+            change_of(now, read(before), write, **more),
+            **rest,
+        )
 
-    def took(label: Text, now: Duration | None, before: Duration | None) -> Tile:
-        return Tile(label, _median(now), _median(before))
+    each, each_before = total.spend_per_report, before.spend_per_report
+    note: Text = ""
+    if each is not None and each_before is not None:
+        note = _("%(now)s a report, was %(before)s") % {
+            "now": f"{each:,.2f}",
+            "before": f"{each_before:,.2f}",
+        }
+    elif each is not None:
+        note = _("%(now)s a report") % {"now": f"{each:,.2f}"}
+    yield tile(_("Reports ordered"), lambda sums: sums.ordered, "{:,}".format)
+    yield tile(
+        _("Ready"),
+        lambda sums: sums.ready_percent,
+        _percent,
+        in_points=True,
+        more_is_better=True,
+    )
+    yield tile(
+        _("Spend"), lambda sums: float(sums.spend), _money, unit=currency, note=note
+    )
+    yield tile(
+        _("Order to result, median"),
+        lambda sums: _seconds(sums.turnaround_median),
+        _duration,
+        more_is_better=False,
+    )
+    yield tile(
+        _("Declined"), lambda sums: sums.declined_percent, _percent, in_points=True
+    )
+    yield tile(
+        _("Order to decision, median"),
+        lambda sums: _seconds(sums.deciding_median),
+        _duration,
+        more_is_better=False,
+    )
 
-    return [
-        tile(_("Reports ordered"), lambda sums: f"{sums.ordered:,}"),
-        tile(_("Ready"), lambda sums: _percent(sums.ready_percent)),
-        tile(_("Spend"), lambda sums: f"{currency} {sums.spend:,.2f}"),
-        tile(
-            _("Spend per report"),
-            lambda sums: _amount(currency, sums.spend_per_report),
-        ),
-        tile(
-            _("Declined, of approvals and declines"),
-            lambda sums: _percent(sums.declined_percent),
-        ),
-        took(
-            _("From order to result, median"),
-            figures.turnaround,
-            figures.turnaround_before,
-        ),
-        took(
-            _("From order to decision, median"),
-            figures.deciding,
-            figures.deciding_before,
-        ),
-    ]
 
-
-def _drawings(place: Place, figures: Figures) -> Iterator[Drawing]:
-    total = figures.total
-    yield _bars(figures, "reports", _("Reports by outcome"), OUTCOMES)
+def _charts(place: Place, figures: Figures) -> Iterator[Chart]:
+    total, currency = figures.total, place.account.currency
+    yield bars(
+        figures,
+        "reports",
+        _("Reports by outcome"),
+        OUTCOMES,
+        hint=_("By the day on which they were ordered"),
+    )
     if total.scored:
-        yield _bars(figures, "levels", _("Risk levels"), LEVELS)
+        hint = _("Of finished reports, by the day on which they were ordered")
+        yield bars(figures, "levels", _("Risk levels"), LEVELS, hint=hint)
     if total.decided or total.review:
-        yield _bars(figures, "decisions", _("Decisions"), DECISIONS)
+        hint = _("The decision that counts for each report")
+        yield bars(figures, "decisions", _("Decisions"), DECISIONS, hint=hint)
     if figures.checks:
         yield _turnaround(figures)
-    title = _("Spend, in %(currency)s") % {"currency": place.account.currency}
-    yield _bars(figures, "spend", title, {"spend": _("Spend")}, "{:,.2f}")
+    spent = _("Charges less what was given back, in %(currency)s.")
+    others = _("What subjects and other payers pay is not in it.")
+    yield bars(
+        figures,
+        "spend",
+        _("Spend"),
+        SPEND,
+        hint=format_lazy("{} {}", spent % {"currency": currency}, others),
+        pattern="{:,.2f}",
+        scale=MONEY,
+    )
     if total.alerts or total.corrections:
-        yield _bars(figures, "alerts", _("Alerts and corrections"), ALERTS)
+        hint = _("By the day on which they came")
+        title = _("Alerts and corrections")
+        yield bars(figures, "alerts", title, ALERTS, hint=hint)
 
 
-def _bars(
+def bars(
     figures: Figures,
     name: str,
     title: Text,
-    parts: Mapping[str, Text],
+    parts: Sequence[tuple[str, Text, str]],
+    *,
     pattern: str = "{:,}",
-) -> Drawing:
-    """Draw members of the sums of each step, with a table; `parts` are their labels."""
+    hint: Text = "",
+    **size: Any,
+) -> Chart:
+    """Draw members of the sums of each step, with a table."""
+    names = [name for name, label, colour in parts]
+    labels = [_step_label(day, figures.days) for day in figures.steps]
+    steps = figures.steps.values()
 
     def texts(sums: Sums) -> list[str]:
-        return [pattern.format(getattr(sums, one)) for one in parts]
+        return [pattern.format(getattr(sums, one)) for one in names]
 
-    labels = [_step_label(day, figures.days) for day in figures.steps]
-    drawn = [
-        Part(label, [float(getattr(sums, one)) for sums in figures.steps.values()])
-        for one, label in parts.items()
-    ]
     totals = texts(figures.total)
-    words = ", ".join(
-        f"{label}: {total}" for label, total in zip(parts.values(), totals, strict=True)
-    )
+    drawn = [
+        Part(label, [float(getattr(sums, one)) for sums in steps], colour, text)
+        for (one, label, colour), text in zip(parts, totals, strict=True)
+    ]
+    words = ", ".join(f"{part.label}: {part.total}" for part in drawn)
     rows = [
         [label, *texts(sums)]
-        for label, sums in zip(labels, figures.steps.values(), strict=True)
-        if any(getattr(sums, one) for one in parts)
+        for label, sums in zip(labels, steps, strict=True)
+        if any(getattr(sums, one) for one in names)
     ]
-    return Drawing(
+    return Chart(
         name,
         title,
-        draw_bars(name, title, _period_words(figures.days, words), labels, drawn),
-        legend_of(drawn),
-        [_step_heading(figures.days.step), *parts.values()],
-        [*rows, [_("Total"), *totals]],
+        draw_bars(
+            name, (title, period_words(figures.days, words)), labels, drawn, **size
+        ),
+        drawn if len(drawn) > 1 else [],
+        hint,
+        columns=[_step_heading(figures.days.step), *(part.label for part in drawn)],
+        rows=[*rows, [_("Total"), *totals]],
     )
 
 
-def _turnaround(figures: Figures) -> Drawing:
+def _turnaround(figures: Figures) -> Chart:
     known = dict(CheckDefinition.objects.values_list("name", "display_name"))
     title = _("How long checks take")
     names = sorted(figures.checks, key=lambda n: -figures.checks[n].created)
@@ -324,12 +407,14 @@ def _turnaround(figures: Figures) -> Drawing:
                 f"{sums.spend:,.2f}",
             ]
         )
-    return Drawing(
+    shape = _("Dot: half take no longer. End of the bar: 95 of 100 take no longer.")
+    error = _("Times are up to %(error)s %% off, without results used again.")
+    return Chart(
         "turnaround",
         title,
-        draw_durations("turnaround", title, words, timed),
-        [],
-        [
+        draw_ranges("turnaround", (title, words), timed),
+        hint=format_lazy("{} {}", shape, error % {"error": ERROR_PERCENT}),
+        columns=[
             _("Check"),
             _("Ordered"),
             _("Completed"),
@@ -338,7 +423,7 @@ def _turnaround(figures: Figures) -> Drawing:
             _("95 %"),
             _("Spend"),
         ],
-        rows,
+        rows=rows,
     )
 
 
@@ -353,14 +438,14 @@ def _package_rows(place: Place, figures: Figures) -> list[list[Text]]:
             _percent(sums.ready_percent),
             _percent(sums.declined_percent),
             f"{sums.spend:,.2f}",
-            _amount("", sums.spend_per_report),
+            NOTHING if (each := sums.spend_per_report) is None else f"{each:,.2f}",
         ]
         for name, sums in ordered
     ]
 
 
 def _step_label(day: date, days: Days) -> str:
-    pattern = "F Y" if days.step is Step.MONTH else "j M"
+    pattern = "M Y" if days.step is Step.MONTH else "j M"
     return date_format(day, pattern)
 
 
@@ -370,7 +455,7 @@ def _step_heading(step: Step) -> Text:
     return _("Week from") if step is Step.WEEK else _("Day")
 
 
-def _period_words(days: Days, words: str) -> str:
+def period_words(days: Days, words: str) -> str:
     return _("From %(first)s to %(last)s: %(words)s. The table has each number.") % {
         "first": date_format(days.first),
         "last": date_format(days.last),
@@ -382,9 +467,14 @@ def _percent(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.1f} %"
 
 
-def _amount(currency: str, value: Decimal | None) -> str:
-    return NOTHING if value is None else f"{currency} {value:,.2f}".strip()
+def _money(value: float) -> str:
+    """Leave out cents where nobody compares them; the table has them."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
 
 
-def _median(took: Duration | None) -> str:
-    return NOTHING if took is None else duration_text(took.median)
+def _seconds(duration: timedelta | None) -> float | None:
+    return duration.total_seconds() if duration else None
+
+
+def _duration(seconds: float) -> str:
+    return duration_text(timedelta(seconds=seconds))

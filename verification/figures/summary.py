@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
@@ -22,14 +22,13 @@ ONE_DAY = timedelta(days=1)
 MOST_DAYS, MOST_WEEKS_DAYS = 31, 120
 WITHOUT_PACKAGE = ""
 
-HISTOGRAMS = """
-SELECT '{0}', check_name, bucket, sum(count)
-FROM figures_dailyfigure, unnest({0}_buckets, {0}_counts) AS u(bucket, count)
+# How long checks took: the buckets of all days
+OF_CHECKS = """
+SELECT check_name, bucket, sum(count)
+FROM figures_dailyfigure, unnest(turnaround_buckets, turnaround_counts) u(bucket, count)
 WHERE workspace_id = %(workspace)s AND environment = %(environment)s
-    AND day >= %(first)s AND day <= %(last)s AND {{where}} GROUP BY 2, 3
-"""
-OF_PERIOD = f"""
-{HISTOGRAMS.format("turnaround")} UNION ALL {HISTOGRAMS.format("decision")}
+    AND day >= %(first)s AND day <= %(last)s AND {where} AND check_name IS NOT NULL
+GROUP BY 1, 2
 """
 # The filter by package -> its condition
 PACKAGES = {
@@ -110,10 +109,16 @@ class Sums:
     # In minor units
     charged: int = 0
     reversed: int = 0
+    # How many reports took how long from launch to end, and from launch to decision:
+    # buckets of `figures.durations`
+    turnaround: Counter[int] = field(default_factory=Counter)
+    deciding: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: Mapping[str, Any]) -> None:
+        """Add what `other` has of these members."""
         for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + other[one.name])
+            if one.name in other:
+                setattr(self, one.name, getattr(self, one.name) + other[one.name])
 
     @property
     def under_way(self) -> int:
@@ -146,8 +151,20 @@ class Sums:
         return 100 * self.ready / self.ordered if self.ordered else None
 
     @property
+    def high_percent(self) -> float | None:
+        return 100 * self.high / self.scored if self.scored else None
+
+    @property
     def declined_percent(self) -> float | None:
         return 100 * self.declined / self.decided if self.decided else None
+
+    @property
+    def turnaround_median(self) -> timedelta | None:
+        return percentile(self.turnaround, 50)
+
+    @property
+    def deciding_median(self) -> timedelta | None:
+        return percentile(self.deciding, 50)
 
 
 class Duration(NamedTuple):
@@ -166,16 +183,13 @@ class Figures:
     before: Sums = field(default_factory=Sums)
     # First day -> sums, in order of time
     steps: dict[date, Sums] = field(default_factory=dict)
+    # The same steps as long ago as the period is long
+    steps_before: dict[date, Sums] = field(default_factory=dict)
     # Name -> sums; WITHOUT_PACKAGE for reports without one
     packages: dict[str, Sums] = field(default_factory=dict)
     checks: dict[str, Sums] = field(default_factory=dict)
     # Check -> how long it took
     durations: dict[str, Duration] = field(default_factory=dict)
-    # From launch to end, and from launch to decision
-    turnaround: Duration | None = None
-    turnaround_before: Duration | None = None
-    deciding: Duration | None = None
-    deciding_before: Duration | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -198,30 +212,38 @@ def read_state(account: Account) -> State:
     return State(progress.read_to if progress else None, due.count())
 
 
-def read_figures(account: Account, days: Days, package: str | None = None) -> Figures:
-    """Add up the days of a period. `package` is a name or WITHOUT_PACKAGE."""
+def read_steps(account: Account, days: Days, package: str | None = None) -> Figures:
+    """Add up a period and the one before, by step, in one statement.
+
+    `package` is a name or WITHOUT_PACKAGE.
+    """
     found = Figures(days, steps={day: Sums() for day in days.steps})
+    found.steps_before = {day: Sums() for day in found.steps}
     both = Days(days.before.first, days.last)
-    of_reports = _rows(account, both, package).filter(check_name=None)
-    for row in _sums(of_reports, "day"):
-        if row["day"] < days.first:
-            found.before.add(row)
-            continue
-        found.total.add(row)
-        found.steps[max(start for start in found.steps if start <= row["day"])].add(row)
+    for values in _rows(account, both, package).filter(check_name=None).values():
+        row: dict[str, Any] = dict(values)
+        row["turnaround"] = _counter(row, "turnaround")
+        row["deciding"] = _counter(row, "decision")
+        day = row["day"]
+        total, steps = found.total, found.steps
+        if day < days.first:
+            day += days.count * ONE_DAY
+            total, steps = found.before, found.steps_before
+        total.add(row)
+        steps[max(start for start in steps if start <= day)].add(row)
+    return found
+
+
+def read_figures(account: Account, days: Days, package: str | None = None) -> Figures:
+    """Add up a period as `read_steps` does, and its packages and checks."""
+    found = read_steps(account, days, package)
     of_period = _rows(account, days, package)
     by_package = _rows(account, days, package, apart=True)
     for row in _sums(by_package.filter(check_name=None), "package"):
         found.packages.setdefault(row["package"] or WITHOUT_PACKAGE, Sums()).add(row)
     for row in _sums(of_period.exclude(check_name=None), "check_name"):
         found.checks.setdefault(row["check_name"], Sums()).add(row)
-    now = _read_durations(account, days, package, with_checks=True)
-    before = _read_durations(account, days.before, package, with_checks=False)
-    found.turnaround = now.pop(("turnaround", None), None)
-    found.deciding = now.pop(("decision", None), None)
-    found.turnaround_before = before.get(("turnaround", None))
-    found.deciding_before = before.get(("decision", None))
-    found.durations = {str(check): took for (_, check), took in now.items()}
+    found.durations = _read_durations(account, days, package)
     return found
 
 
@@ -256,10 +278,9 @@ def _sums(rows: QuerySet[DailyFigure], by: str) -> Any:
 
 
 def _read_durations(
-    account: Account, days: Days, package: str | None, *, with_checks: bool
-) -> dict[tuple[str, str | None], Duration]:
+    account: Account, days: Days, package: str | None
+) -> dict[str, Duration]:
     which = "all" if package is None else ("one" if package else "none")
-    where = PACKAGES[which] + ("" if with_checks else " AND check_name IS NULL")
     values: dict[str, Any] = {
         "workspace": account.workspace_id,
         "environment": account.environment,
@@ -267,12 +288,18 @@ def _read_durations(
         "last": days.last,
         "package": package,
     }
-    counts: dict[tuple[str, str | None], dict[int, int]] = defaultdict(dict)
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
     with connection.cursor() as cursor:
-        cursor.execute(OF_PERIOD.format(where=where), values)
-        for kind, check, bucket, count in cursor.fetchall():
-            counts[kind, check][bucket] = int(count)
-    return {key: _duration(found) for key, found in counts.items()}
+        cursor.execute(OF_CHECKS.format(where=PACKAGES[which]), values)
+        for check, bucket, count in cursor.fetchall():
+            counts[check][bucket] = int(count)
+    return {check: _duration(found) for check, found in counts.items()}
+
+
+def _counter(row: Mapping[str, Any], name: str) -> Counter[int]:
+    """Return the histogram of a row: bucket -> count."""
+    pairs = zip(row[f"{name}_buckets"], row[f"{name}_counts"], strict=True)
+    return Counter(dict(pairs))
 
 
 def _duration(counts: Mapping[int, int]) -> Duration:

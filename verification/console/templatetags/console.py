@@ -247,6 +247,12 @@ def without(context: dict[str, Any], name: str) -> str:
     return _list_query(context, name, None, "page", "before", "after")
 
 
+@register.simple_tag(takes_context=True)
+def period_query(context: dict[str, Any], period: str) -> str:
+    """Return the query of the same figures of another period."""
+    return _list_query(context, "period", period, "first", "last")
+
+
 def _list_query(context: dict[str, Any], name: str, value: Any, *dropped: str) -> str:
     query = context["request"].GET.copy()
     for gone in ("lang", name, *dropped):
