@@ -55,6 +55,48 @@ def _make(service: Service, email: str, create: str, then: str = "") -> None:
     service.manage("shell", "-v", "0", "-c", script + then)
 
 
+def go_to(page, section: str) -> None:
+    """Open a section by the navigation, which a phone shows behind its button."""
+    menu = page.locator(".menu-button")
+    if menu.is_visible():
+        menu.click()
+    name = re.compile(f"^{re.escape(section)}\\b")
+    page.locator("#side").get_by_role("link", name=name).first.click()
+
+
+def switch_to(page, environment: str) -> None:
+    """Switch to the sandbox or to production in the top bar."""
+    menu = page.locator(".top details.narrow-only > summary")
+    if menu.is_visible():
+        menu.click()
+    page.locator(".top").get_by_role(
+        "link", name=re.compile(f"^{environment}")
+    ).locator("visible=true").click()
+
+
+def read_in(page, language: str) -> None:
+    """Choose the language, which is in the account's menu after the login."""
+    _open_account_menu(page)
+    page.get_by_role("link", name=language, exact=True).click()
+
+
+def open_account(page) -> None:
+    """Open the page of one's account from the top bar."""
+    _open_account_menu(page)
+    page.locator(".menu-end").get_by_role("link", name="Your account").click()
+
+
+def log_out(page) -> None:
+    _open_account_menu(page)
+    page.locator(".menu-end").get_by_role("button").click()
+
+
+def _open_account_menu(page) -> None:
+    menu = page.locator("details.menu-end:not([open]) > summary")
+    if menu.count():
+        menu.click()
+
+
 def log_in(page, service: Service, email: str, path: str = "/console/") -> None:
     page.goto(service.url + path)
     page.get_by_label("E-mail address").fill(email)

@@ -9,11 +9,16 @@ from playwright.sync_api import expect
 
 from tests.browser.people import (
     PASSWORD,
+    go_to,
     log_in,
+    log_out,
     mailed_link,
     make_member,
+    open_account,
+    read_in,
     reload_until,
     set_up_second_factor,
+    switch_to,
 )
 from tests.world.clients import person
 from tests.world.waiting import until
@@ -64,7 +69,7 @@ def test_client_gets_from_sign_up_to_a_report(page, service, look):
 
     page.goto(f"{service.url}/console/")
     look("console-08-overview-with-a-report")
-    page.get_by_role("link", name="Reports", exact=True).first.click()
+    go_to(page, "Reports")
     look("console-09-reports")
     page.get_by_role("row").nth(1).get_by_role("link").click()
     expect(page.get_by_text("Wanjiku Kamau").first).to_be_visible()
@@ -95,18 +100,18 @@ def walk(page, look) -> None:
     page.get_by_role("button", name="Send the invitation").click()
     expect(page.get_by_text("The invitation is sent.")).to_be_visible()
     look("console-17-invited")
-    page.get_by_role("link", name="Settings", exact=True).click()
+    go_to(page, "Settings")
     look("console-18-settings")
     make_package(page, look)
-    page.get_by_role("link", name="Settings", exact=True).click()
+    go_to(page, "Settings")
     page.get_by_role("link", name="Close it").click()
     look("console-19-closing")
     page.goto(re.sub(r"settings/close$", "webhooks/configure", page.url))
     page.get_by_role("button", name="Save").click()
     look("console-20-webhook-errors")
-    page.get_by_role("link", name="Kiswahili").click()
+    read_in(page, "Kiswahili")
     look("console-21-webhook-kiswahili")
-    page.get_by_role("link", name="English").click()
+    read_in(page, "English")
     page.goto(re.sub(r"sandbox/webhooks.*$", "production/keys/", page.url))
     look("console-22-production-keys")
 
@@ -129,13 +134,13 @@ def make_package(page, look) -> None:
 def test_second_factor_is_set_up_by_a_member(page, service, look):
     make_member(service, "baraka@people.test")
     log_in(page, service, "baraka@people.test")
-    page.get_by_role("link", name="Your account").click()
+    open_account(page)
     look("console-30-account")
-    page.get_by_role("link", name="Set it up").click()
+    page.get_by_role("link", name="Set up codes of an app").click()
     look("console-31-password-again")
     set_up_second_factor(page)
     look("console-32-recovery-codes")
-    page.get_by_role("button", name="Log out").click()
+    log_out(page)
 
     log_in(page, service, "baraka@people.test")
     look("console-33-one-time-code")
@@ -165,7 +170,7 @@ def test_developer_reads_why_a_request_was_refused(page, service, look):
     assert refused.status_code == 400
 
     log_in(page, service, email)
-    page.get_by_role("link", name="Requests", exact=True).click()
+    go_to(page, "Requests")
     page.get_by_label("Request id").fill("order-17")
     # The record is written within seconds.
     page.get_by_role("button", name="Show").click()
@@ -179,7 +184,7 @@ def test_developer_reads_why_a_request_was_refused(page, service, look):
     page.get_by_role("button", name="Show").click()
     look("console-51-requests")
 
-    page.get_by_role("link", name="Exports", exact=True).click()
+    go_to(page, "Exports")
     page.get_by_role("button", name="Export").click()
     assert page.title().startswith("Error: ")
     look("console-52-export-errors")
@@ -218,14 +223,14 @@ def test_approved_owner_takes_first_steps_and_asks_for_a_name(page, service, loo
     make_member(service, email)
     service.manage("shell", "-v", "0", "-c", APPROVE.format(email=email))
     log_in(page, service, email)
-    page.get_by_role("link", name="Production", exact=True).click()
+    switch_to(page, "Production")
     page.get_by_role("link", name="Set up codes of an app").click()
     set_up_second_factor(page)
     page.get_by_role("link", name="Go on").click()
     expect(page.get_by_text("This installation has no source yet")).to_be_visible()
     look("console-50-production-first-steps")
 
-    page.get_by_role("link", name="Settings", exact=True).click()
+    go_to(page, "Settings")
     look("console-51-settings-of-a-reviewed-name")
     page.get_by_role("link", name="Change it").click()
     look("console-52-name")
@@ -233,5 +238,5 @@ def test_approved_owner_takes_first_steps_and_asks_for_a_name(page, service, loo
     page.get_by_role("button", name="Hand it in for review").click()
     expect(page.get_by_text("A change waits for our review")).to_be_visible()
     look("console-53-name-waits")
-    page.get_by_role("link", name="Kiswahili").click()
+    read_in(page, "Kiswahili")
     look("console-54-name-kiswahili")

@@ -3,7 +3,11 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.people import log_in, make_member
+from tests.browser.people import (
+    log_in,
+    make_member,
+    read_in,
+)
 from tests.browser.test_consent import confirm, link_of, sees, wait_for
 from tests.browser.test_corrections import JOIN
 from tests.browser.test_subject_data import grant
@@ -37,10 +41,10 @@ def test_declined_person_reads_the_notice(page, ask, look, client, service):
     confirm(page)
     sees(page, "Your application was declined")
     look("data-notice")
-    page.get_by_role("link", name="Kiswahili").click()
+    read_in(page, "Kiswahili")
     sees(page, "Ombi lako lilikataliwa")
     look("sw-data-notice")
-    page.get_by_role("link", name="English").click()
+    read_in(page, "English")
     with page.expect_download() as saved:
         page.get_by_role("link", name="document (PDF)").click()
     assert saved.value.suggested_filename.startswith("N-")

@@ -3,7 +3,12 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.people import PASSWORD, make_member
+from tests.browser.people import (
+    PASSWORD,
+    log_out,
+    make_member,
+    open_account,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 EMAIL = "njeri@people.test"
@@ -34,14 +39,14 @@ def test_member_logs_in_by_a_passkey(page, service, look):
     page.get_by_role("button", name="Go on").click()
     look("passkeys-1-add")
     page.get_by_label("What you call it").fill("My phone")
-    page.get_by_role("button", name="Add it").click()
+    page.get_by_role("button", name="Add a passkey").click()
     page.wait_for_url("**/recovery-codes/**")
-    page.get_by_role("link", name="Your account").click()
+    open_account(page)
     expect(page.get_by_text("My phone").first).to_be_visible()
     look("passkeys-2-account")
     page.get_by_role("link", name="See your sessions").click()
     look("passkeys-3-sessions")
-    page.get_by_role("button", name="Log out").click()
+    log_out(page)
 
     page.goto(f"{url}/accounts/login/?next=/accounts/security/")
     page.get_by_role("link", name="Log in with a passkey").click()
@@ -52,11 +57,11 @@ def test_member_logs_in_by_a_passkey(page, service, look):
     page.goto(f"{url}/accounts/passkeys/again/?next=/accounts/security/")
     page.get_by_role("button", name="Use a passkey").click()
     page.wait_for_url(f"{url}/accounts/security/")
-    page.get_by_role("link", name="Remove it").click()
+    page.get_by_role("link", name="Remove").click()
     look("passkeys-5-remove")
-    page.get_by_role("button", name="Remove it").click()
+    page.get_by_role("button", name="Remove").click()
     expect(page.get_by_text("Your passkey is removed.")).to_be_visible()
-    page.get_by_role("button", name="Log out").click()
+    log_out(page)
 
     page.goto(f"{url}/accounts/passkeys/login/")
     page.get_by_role("button", name="Use a passkey").click()

@@ -166,6 +166,13 @@ STATES: dict[str, Any] = {
     Status.APPROVED: pgettext_lazy("application", "Approved"),
     Status.REJECTED: _("Rejected"),
 }
+# Status -> (ground, icon) of its badge; quiet for one that is not here
+MARKS: dict[str, tuple[str, str]] = {
+    Status.SUBMITTED: ("is-info", "hourglass"),
+    Status.IN_REVIEW: ("is-info", "eye"),
+    Status.APPROVED: ("is-ok", "circle-check"),
+    Status.REJECTED: ("is-bad", "circle-x"),
+}
 DOCUMENTS_PER_MINUTE = 30
 EDITABLE_STATUSES = {None, Status.DRAFT, Status.REJECTED}
 UNCHANGEABLE = _("It cannot be changed now.")
@@ -191,6 +198,8 @@ def overview(place: Place) -> HttpResponse:
         "application": application,
         "status": status,
         "state": STATES[status],
+        "ground": MARKS.get(status, ("", ""))[0],
+        "mark": MARKS.get(status, ("", "clock"))[1],
         "reason": applications.rejection_reason(place.workspace),
         "documents": [
             (kind, label, given.get(kind)) for kind, label in DOCUMENT_LABELS.items()
