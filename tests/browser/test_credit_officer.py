@@ -170,7 +170,7 @@ def decline_the_bad(page, console: str, look) -> list[str]:
         page.get_by_label("Search").fill(APPLICANTS[number][-1])
         page.keyboard.press("Enter")
         expect(page.locator("tbody tr")).to_have_count(1)
-        page.get_by_role("button", name="Take it").click()
+        page.get_by_role("button", name="Take").click()
         expect(page.get_by_text("has it now.")).to_be_visible()
         proposed.append(page.url)
         page.get_by_label("Decline", exact=True).check()
@@ -178,7 +178,7 @@ def decline_the_bad(page, console: str, look) -> list[str]:
         page.get_by_role("button", name="Decide", exact=True).click()
         page.get_by_role("button", name="Propose the decline").click()
         expect(page.get_by_text("It is proposed.")).to_be_visible()
-        assert page.get_by_role("button", name="Confirm it").count() == 0
+        assert page.get_by_role("button", name="Confirm the decision").count() == 0
     look("day-07-proposed")
     return proposed
 
@@ -193,7 +193,7 @@ def confirm_as_second(browser, service, console: str, proposed: list[str]) -> No
     page.screenshot(path=SCREENSHOTS / "day-08-second.png", full_page=True)
     for address in proposed:
         page.goto(address)
-        page.get_by_role("button", name="Confirm it").click()
+        page.get_by_role("button", name="Confirm the decision").click()
         expect(page.get_by_text("The decision counts now.")).to_be_visible()
     context.close()
 

@@ -48,7 +48,6 @@ def test_officer_works_through_the_queue(page, look, own_client, service):
     rows = page.locator("tbody tr")
     page.goto(f"{console}/queue/")
     reload_until(page, lambda: rows.count() == 2)
-    page.locator("summary").click()
     look("console-queue")
     press_access_key(page, "s")
     expect(page.get_by_label("Search")).to_be_focused()

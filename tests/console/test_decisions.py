@@ -81,8 +81,8 @@ def test_decline_asks_first_and_says_what_follows(
     assert "Other criteria of ours that are not met" in html
     for sentence in says:
         assert sentence in html
-    hidden = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', html)
-    asked = dict(one for one in hidden if one[0] != "csrfmiddlewaretoken")
+    fields = re.findall(r'type="\w+" name="(\w+)" value="([^"]*)"', html)
+    asked = dict(one for one in fields if one[0] != "csrfmiddlewaretoken")
     owner.messages_after("reports-decide", asked, report=report)
     made = Decision.objects.get()
     assert (made.status, made.codes) == ("DECLINED", ["OWN_CRITERIA"])
@@ -119,8 +119,8 @@ def test_second_member_confirms_on_the_page(owner, admin, api: Api, report):
     assert post(admin, report) == proposed
     mine = admin.page("reports-detail", report=report)
     assert "another member has to confirm it" in mine
-    assert "Confirm it" not in mine
-    assert "Confirm it" in owner.page("reports-detail", report=report)
+    assert "Confirm the decision" not in mine
+    assert "Confirm the decision" in owner.page("reports-detail", report=report)
 
     where = {"decision": Decision.objects.get().pk}
     same = admin.messages_after("reports-confirm", **where)
@@ -202,7 +202,7 @@ def test_page_says_why_a_report_cannot_be_decided(owner, api: Api, report):
 
     html = owner.page("reports-detail", report=report)
 
-    assert "It cannot be decided now." in html
+    assert "The personal data of the report was erased." in html
     assert post(owner, report) == ["The personal data of the report was erased."]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +25,7 @@ from verification.console.base import (
     member_required,
     post_required,
 )
-from verification.console.decline_notices import count_to_hand_over
+from verification.console.decline_notices import tab_context
 from verification.console.fields import (
     ALL_CHOICE,
     FilterForm,
@@ -35,11 +37,9 @@ from verification.console.fields import (
 from verification.console.words import Topic, choices_of
 from verification.decisions import cases as verbs
 from verification.decisions.case_list import (
-    MAX_COUNT,
     Holder,
     QueueFilters,
     Wait,
-    count_cases,
     list_cases,
 )
 from verification.decisions.cases import CaseObstacle, CaseRefused
@@ -52,18 +52,14 @@ from verification.web.pages import read_id
 from workspaces.members import Permission, has_permission
 from workspaces.models import MAX_DECISION_HOURS, Member
 
+# Cases that are due within this time are marked.
+SOON = timedelta(hours=3)
+
 
 class QueueForm(FilterForm):
     search = search_field(widget=forms.TextInput(attrs={"accesskey": "s"}))
-    holder = filter_field(
-        _("Whose"),
-        [
-            (Holder.MINE, _("Mine")),
-            (Holder.NOBODY, _("Nobody's")),
-        ],
-    )
     wait = filter_field(
-        _("Waits for"),
+        _("Needs"),
         [
             (Wait.DECISION, _("A decision")),
             (Wait.SECOND, _("A second member")),
@@ -71,7 +67,30 @@ class QueueForm(FilterForm):
     )
     level = filter_field(_("Risk"), choices_of(Topic.RISK))
     package = filter_field(_("Package"))
-    overdue = forms.BooleanField(label=_("Overdue only"), required=False)
+    holder = filter_field(
+        _("Assigned to"),
+        [
+            (Holder.MINE, _("You")),
+            (Holder.NOBODY, _("Nobody")),
+        ],
+    )
+    overdue = forms.BooleanField(label=_("Overdue"), required=False)
+
+    @property
+    def tab(self) -> str:
+        """The tab of the page that shows what the filters show; empty for none."""
+        chosen = {name: value for name, value in self.chosen.items() if value}
+        return TABS.get(tuple(chosen.items()), "")
+
+
+# Filters -> the tab of the page that shows the same
+TABS: dict[tuple[tuple[str, Any], ...], str] = {
+    (): "all",
+    (("overdue", True),): "overdue",
+    (("holder", Holder.MINE),): "mine",
+    (("holder", Holder.NOBODY),): "nobody",
+    (("wait", Wait.SECOND),): "second",
+}
 
 
 class AssignmentForm(forms.Form):
@@ -79,7 +98,7 @@ class AssignmentForm(forms.Form):
 
     member = forms.ModelChoiceField(
         queryset=Member.objects.none(),
-        label=_("Give it to"),
+        label=_("Assign to"),
         required=False,
         empty_label=_("Nobody"),
     )
@@ -122,8 +141,9 @@ CAUSES: dict[str, Any] = {
 def listing(place: Place) -> HttpResponse:
     """List the open cases, those that are due first at the top."""
     known = CheckPackage.objects.known_to(place.workspace.pk).order_by("name")
-    packages = [*ALL_CHOICE, *known.values_list("name", "display_name")]
-    form = QueueForm(place.request.GET, choices={"package": packages})
+    packages = dict(known.values_list("name", "display_name"))
+    offered = [*ALL_CHOICE, *packages.items()]
+    form = QueueForm(place.request.GET, choices={"package": offered})
     filters = QueueFilters(**form.chosen)
     after = read_id(place.request.GET.get("after", ""))
     page = list_cases(
@@ -133,13 +153,12 @@ def listing(place: Place) -> HttpResponse:
     record_disclosures(rated, Channel.CONSOLE, place.client.actor)
     shown = {
         "form": form,
-        "cases": [_case_view(case) for case in page.cases],
+        "cases": [_case_view(place, case, packages) for case in page.cases],
         "after": page.next,
         "is_continued": after is not None,
-        "counts": count_cases(place.member, place.environment),
-        "most": MAX_COUNT,
         "held": verbs.count_held(place.member, place.environment),
-        "to_hand_over": count_to_hand_over(place),
+        "tab": form.tab,
+        **tab_context(place),
     }
     return place.render("queue", shown)
 
@@ -225,7 +244,7 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
     users = {one.pk: one.get_full_name() or one.email for one in authors}
     may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
     shown: dict[str, Any] = {
-        "case": _case_view(case) if case else None,
+        "case": _case_view(place, case) if case else None,
         "case_notes": [(n, users.get(n.author_user) or n.author) for n in notes],
         "is_mine": bool(case and case.assignee_id == place.member.pk),
     }
@@ -240,12 +259,19 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
     return shown
 
 
-def _case_view(case: Case) -> dict[str, Any]:
+def _case_view(
+    place: Place, case: Case, packages: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    package = case.package or ""
+    at = now()
     return {
         "row": case,
         "cause": CAUSES[case.cause],
+        "package": (packages or {}).get(package, package),
         "assignee": member_name(case.assignee) if case.assignee else "",
-        "is_overdue": case.due_at is not None and case.due_at < now(),
+        "is_mine": case.assignee_id == place.member.pk,
+        "is_overdue": case.due_at is not None and case.due_at < at,
+        "is_soon": case.due_at is not None and case.due_at < at + SOON,
     }
 
 

@@ -12,6 +12,7 @@ from django.http import HttpResponse
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
+from verification.checks.models import CheckDefinition
 from verification.console.base import Place, deciders_of, member_required, post_required
 from verification.console.decline_notices import NoticeRuleForm, notices_context
 from verification.console.fields import (
@@ -23,7 +24,8 @@ from verification.console.fields import (
     reasons_field,
     text_field,
 )
-from verification.console.policy import check_names, why_of
+from verification.console.policy import why_of
+from verification.console.words import WORDS, Topic
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
 from verification.decisions.decide import (
@@ -31,7 +33,7 @@ from verification.decisions.decide import (
     Obstacle,
     ReportDecisionRefused,
 )
-from verification.decisions.findings import find_contradictions
+from verification.decisions.findings import weigh_reasons
 from verification.decisions.models import (
     CODE_PATTERN,
     MAX_NOTE_LENGTH,
@@ -48,13 +50,14 @@ from verification.decisions.models import (
     rule_of,
 )
 from verification.decisions.notices import credit_results
+from verification.decisions.rules import is_about
 from verification.reports.models import Report
 from workspaces.members import Permission, has_permission
 from workspaces.models import Member
 
 
 class DecisionForm(ChoicesForm):
-    status = decision_field(_("Your decision"))
+    status = decision_field(_("Your decision"), _("Keep in review"))
     codes = reasons_field()
     note = forms.CharField(
         label=_("Note"),
@@ -79,17 +82,45 @@ class DecisionForm(ChoicesForm):
         typed: Any,
         *,
         bureau_codes: Collection[str],
+        suggestions: Collection[str],
         contradictions: Mapping[str, str],
         has_credit_check: bool,
         **more: Any,
     ):
         super().__init__(typed, **more)
         self.bureau_codes, self.contradictions = bureau_codes, contradictions
+        self.suggestions = suggestions
         if not has_credit_check:
             del self.fields["not_on_bureau"]
 
+    @property
+    def suggested(self) -> list[forms.boundfield.BoundWidget]:
+        """The boxes of the reasons that the findings speak for."""
+        return [one for one in self["codes"] if one.data["value"] in self.suggestions]
+
+    @property
+    def further(self) -> list[tuple[forms.boundfield.BoundWidget, str]]:
+        """The boxes of the other reasons, each with its contradiction, if any, last."""
+        found = [
+            (one, self.contradictions.get(one.data["value"], ""))
+            for one in self["codes"]
+            if one.data["value"] not in self.suggestions
+        ]
+        return sorted(found, key=lambda row: bool(row[1]))
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether the other reasons are open: one is chosen, or one is missing."""
+        chosen = set(self["codes"].value() or ())
+        return bool(self["codes"].errors or chosen - set(self.suggestions))
+
     def clean(self) -> dict[str, Any]:
         typed: dict[str, Any] = super().clean() or {}
+        asks = typed.get("status") == DecisionStatus.DECLINED and not typed["confirmed"]
+        if asks and not typed.get("codes", self.suggestions):
+            # The next page shows them, and the member can take them out there.
+            left_out = self.bureau_codes if typed.get("not_on_bureau") else ()
+            typed["codes"] = [one for one in self.suggestions if one not in left_out]
         codes = typed.get("codes", [])
         check_reasons(self, typed.get("status"))
         for code in set(codes) & set(self.contradictions):
@@ -227,36 +258,47 @@ UNREACHED: dict[DecisionState, Any] = {
 def decision_form(place: Place, report: Report) -> DecisionForm:
     made = list(report.decisions.all())
     present = verbs.waiting_of(made) or verbs.present_of(made)
-    codes = [row for row in reason_codes.codes_of(place.workspace) if row.active]
+    checks = {one.name: one for one in CheckDefinition.objects.all()}
+    types = {name: one.subject_types for name, one in checks.items()}
+    codes = [
+        row
+        for row in reason_codes.codes_of(place.workspace)
+        if row.active and is_about(row.code, report.subject_type, types)
+    ]
+    texts = {row.code: _text(row.words) for row in codes}
+    weighed = weigh_reasons(report, list(texts))
     return DecisionForm(
         place.posted,
         initial={"replaces": present.pk if present else None},
-        choices={"codes": [(row.code, _text(row.words)) for row in codes]},
+        choices={"codes": texts.items()},
         bureau_codes={row.code for row in codes if row.from_bureau},
-        contradictions=_contradictions(report, codes),
+        suggestions=weighed.suggested,
+        contradictions={
+            code: _contradiction(texts[code], [checks[one].display_name for one in by])
+            for code, by in weighed.contradicted.items()
+        },
         has_credit_check=credit_results(report).exists(),
     )
 
 
-def _contradictions(report: Report, codes: Collection[ReasonCode]) -> dict[str, str]:
-    """Return why reasons cannot be chosen, by their codes, as members read it."""
-    texts, names = {row.code: _text(row.words) for row in codes}, check_names()
-    return {
-        code: _("“%(reason)s” contradicts the result of %(checks)s. Choose what holds")
-        % {"reason": texts[code], "checks": ", ".join(names[one] for one in checks)}
-        for code, checks in find_contradictions(report, list(texts)).items()
-    }
+def _contradiction(reason: str, checks: list[str]) -> str:
+    text = _("“%(reason)s” contradicts the result of %(checks)s. Choose what holds")
+    return str(text) % {"reason": reason, "checks": ", ".join(checks)}
 
 
 def decline_context(report: Report, form: DecisionForm) -> dict[str, Any]:
     """Return what the page says that asks whether to decline."""
     new = form.new_decision
     texts = dict(form.fields["codes"].choices)  # type: ignore[attr-defined]
+    follows = verbs.consequences_of(report, new)
     return {
         "report": report,
         "new": new,
-        "reasons": [texts[code] for code in new.codes],
-        "follows": verbs.consequences_of(report, new),
+        "reasons": [(code, texts[code]) for code in new.codes],
+        "follows": follows,
+        "channels": _(" and ").join(
+            str(WORDS[Topic.CHANNEL][one]) for one in follows.channels
+        ),
     }
 
 
@@ -279,6 +321,7 @@ def decision_context(
         "decisions": [_decision_view(one, names) for one in made],
         "no_decision": REFUSALS[obstacle] if obstacle else "",
         "form": (form or decision_form(place, report)) if is_open else None,
+        "second_rule": rule_of(place.workspace) if is_open else None,
     }
 
 
@@ -345,7 +388,7 @@ def _decision_view(decision: Decision, names: dict[int, str]) -> dict[str, Any]:
         "row": decision,
         "maker": _maker(decision, names),
         "second": names.get(decision.second_by_user or 0) or decision.second_by,
-        "reasons": [(each["code"], _text(each)) for each in decision.reasons],
+        "reasons": [_text(each) for each in decision.reasons],
         "why": why_of(decision),
     }
 

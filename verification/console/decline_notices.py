@@ -21,7 +21,7 @@ from verification.console.base import (
 from verification.console.fields import number_field, text_field
 from verification.db.base import read_page
 from verification.decisions import notices
-from verification.decisions.case_list import MAX_COUNT
+from verification.decisions.case_list import MAX_COUNT, count_cases
 from verification.decisions.models import (
     MAX_WAITING_DAYS,
     AdverseNotice,
@@ -73,7 +73,17 @@ def listing(place: Place) -> HttpResponse:
     """List the notices that somebody has to hand over, those tried last first."""
     rows = to_hand_over_here(place).select_related("report")
     rows = rows.order_by("-undelivered_at", "-id")
-    return place.render("notices", {"page": read_page(rows, **place.paging)})
+    page = read_page(rows, **place.paging)
+    return place.render("notices", {"page": page, **tab_context(place)})
+
+
+def tab_context(place: Place) -> dict[str, Any]:
+    """Return the counts of the tabs of the queue."""
+    return {
+        "counts": count_cases(place.member, place.environment),
+        "to_hand_over": count_to_hand_over(place),
+        "most": MAX_COUNT,
+    }
 
 
 def to_hand_over_here(place: Place) -> QuerySet[AdverseNotice]:

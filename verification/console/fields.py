@@ -166,13 +166,13 @@ def trading_name_field() -> OneLineField:
     )
 
 
-def decision_field(label: Any) -> forms.ChoiceField:
+def decision_field(label: Any, review: Any) -> forms.ChoiceField:
     return forms.ChoiceField(
         label=label,
         choices=[
             (DecisionStatus.APPROVED, _("Approve")),
             (DecisionStatus.DECLINED, _("Decline")),
-            (DecisionStatus.REVIEW, _("Leave it to a person to review")),
+            (DecisionStatus.REVIEW, review),
         ],
         widget=forms.RadioSelect,
         error_messages=REQUIRED_ERROR,

@@ -110,7 +110,7 @@ SHOWN_CONDITIONS = 2
 class PolicyRuleForm(ChoicesForm):
     """A rule of a policy: conditions that all have to hold, and what follows."""
 
-    then = decision_field(_("Then"))
+    then = decision_field(_("Then"), _("A person reviews the report"))
     codes = reasons_field()
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 

@@ -62,6 +62,7 @@ from verification.decisions.models import (
 from verification.decisions.reason_codes import find_reasons
 from verification.jobs.claims import sweep
 from verification.jobs.queue import job
+from verification.notifications.models import Channel
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import lock_report, locked_reports, record_note
@@ -258,12 +259,14 @@ class Consequences:
     """The consequences of a member's decision for the client and for the person.
 
     `waiting_days` counts working days from the service of the notice; None if the
-    decision does not wait.
+    decision does not wait. `channels` are those that bring the notice to the person; if
+    there is none, the client hands it over.
     """
 
     needs_second: bool
     has_notice: bool
     waiting_days: int | None
+    channels: list[Channel]
 
 
 def consequences_of(report: Report, new: NewDecision) -> Consequences:
@@ -280,6 +283,7 @@ def consequences_of(report: Report, new: NewDecision) -> Consequences:
         needs_second=rule.applies_to(new.status, report.risk_score),
         has_notice=grounds is not None,
         waiting_days=notices.waiting_days_of(report, grounds),
+        channels=notices.channels_to(report) if grounds else [],
     )
 
 

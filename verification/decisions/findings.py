@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from verification.decisions.rules import (
     Facts,
     checks_claimed,
     contradictions,
+    suggestions,
 )
 from verification.reports.models import Report
 
@@ -68,10 +70,25 @@ def is_outdated(decision: Decision) -> bool:
 
 def find_contradictions(report: Report, codes: Collection[str]) -> dict[str, list[str]]:
     """Return the reason codes that the findings contradict, with the checks."""
-    if not codes:
-        return {}
+    return weigh_reasons(report, codes).contradicted if codes else {}
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedReasons:
+    """Reason codes beside the findings of a report.
+
+    `contradicted` has those that cannot hold, with the checks that say so.
+    """
+
+    suggested: list[str]
+    contradicted: dict[str, list[str]]
+
+
+def weigh_reasons(report: Report, codes: Collection[str]) -> WeighedReasons:
+    """Compare reason codes with the findings, in one statement."""
     stored = {report.pk: (report.risk_score, report.package)}
-    return contradictions(codes, read_facts(stored, checks_claimed(codes))[report.pk])
+    facts = read_facts(stored, checks_claimed(codes))[report.pk]
+    return WeighedReasons(suggestions(codes, facts), contradictions(codes, facts))
 
 
 def read_facts(

@@ -33,7 +33,7 @@ from verification.backoffice.approvals import DecisionRefused
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.consents.links import AccessNotSendable, opens_data, renew_access_link
 from verification.consents.models import DECIDED_STATUSES, Consent, ConsentRecord
-from verification.consents.subject_messages import messages_to
+from verification.consents.subject_messages import addresses_of, messages_to
 from verification.decisions.models import (
     AdverseNotice,
     Decision,
@@ -508,8 +508,17 @@ def _messages(
         context,
         notice.language or BILINGUAL,
     )
+    channels = channels_to(report)
+    return [one for one in found if one.channel in channels]
+
+
+def channels_to(report: Report) -> list[Channel]:
+    """Return the channels of messages to the subject; none without a consent."""
+    if not Consent.objects.filter(report=report).exists():
+        return []
     has_sms = sms_is_configured() or report.environment == Environment.SANDBOX
-    return [one for one in found if one.channel == Channel.EMAIL or has_sms]
+    found = [Channel(channel) for channel, _ in addresses_of(report.subject or {})]
+    return [one for one in found if one == Channel.EMAIL or has_sms]
 
 
 def _link_of(report: Report, at: datetime) -> str:

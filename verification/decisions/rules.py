@@ -92,6 +92,14 @@ CLAIMS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
         frozenset({"PEP_HIT", "SANCTIONS_HIT", "WATCHLIST_HIT"}),
     ),
 }
+# Reason code -> checks, and the flags that speak for it. The absence of these flags
+# refutes a reason of CLAIMS alone: a client may require a higher score than the bureau.
+HINTS = CLAIMS | {
+    "CREDIT_SCORE_TOO_LOW": (
+        ("CRB_SCORE", "CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_SCORE"),
+        frozenset({"LOW_CREDIT_SCORE"}),
+    ),
+}
 # It claims that a check could not be completed.
 INCOMPLETE = "INSUFFICIENT_INFORMATION"
 # Workspaces of earlier versions have this code. Checks that ran had their consent.
@@ -290,9 +298,38 @@ def contradictions(codes: Iterable[str], facts: Facts) -> dict[str, list[str]]:
     return found
 
 
+def suggestions(codes: Collection[str], facts: Facts) -> list[str]:
+    """Return the codes that the findings speak for: the narrowest for each flag."""
+    found: set[str] = set()
+    for name, one in facts.checks.items():
+        for flag in one.flags if one.is_completed else ():
+            hints = [(len(HINTS[c][1]), c) for c in codes if _hints(c, name, flag)]
+            found |= {min(hints)[1]} if hints else set()
+    if not facts.are_flags_complete:
+        found.add(INCOMPLETE)
+    return [code for code in codes if code in found]
+
+
+def _hints(code: str, check: str, flag: str) -> bool:
+    checks, flags = HINTS.get(code, ((), frozenset()))
+    return check in checks and flag in flags
+
+
+def is_about(
+    code: str, subject_type: str, checked: Mapping[str, Collection[str]]
+) -> bool:
+    """Return whether a reason can hold for a person, or for a company.
+
+    `checked` has the subject types of each check. A reason about checks of persons
+    alone cannot hold for a company; a reason about no check can hold for both.
+    """
+    checks = CLAIMS.get(code, ((), frozenset()))[0]
+    return not checks or any(subject_type in checked.get(one, ()) for one in checks)
+
+
 def checks_claimed(codes: Iterable[str]) -> set[str]:
     """Return the checks whose flags tell whether reasons with these codes hold."""
-    return {name for code in codes for name in CLAIMS.get(code, ((),))[0]}
+    return {name for code in codes for name in HINTS.get(code, ((),))[0]}
 
 
 def found_values(rule: Rule, facts: Facts) -> list[Any]:
