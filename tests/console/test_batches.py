@@ -546,7 +546,7 @@ def test_changed_price_is_shown_before_anything_is_ordered(sender):
 
     page = sender.press("order")
 
-    assert "has changed. Nothing was ordered" in page
+    assert "the price or an earlier report has changed" in page
     assert "Order all for KES 180.00" in page
     assert count_rows() == before
     assert "All rows are ordered." in sender.press("order")
@@ -733,7 +733,7 @@ def test_balance_that_does_not_cover_all_rows_orders_none(admin, live_api):
     quote = sender.send(people())
     assert "The balance does not cover it" in quote
     assert 'value="order"' not in quote
-    assert "Nothing was ordered" in sender.press("order")
+    assert "Nothing is ordered" in sender.press("order")
     assert not Report.objects.exists()
 
     assert "The drafts are saved." in sender.press("draft")

@@ -1,13 +1,14 @@
-"""The two forms of an order: the choice of checks, then the fields that these need."""
+"""The form of an order: the choice of checks, and the fields that these need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.utils.html import format_html
+from django.conf import settings
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -48,6 +49,8 @@ from verification.settings.providers import HOME_COUNTRY
 
 # A choice in the address of a page, where it names nobody, ends with this.
 CHOSEN = ("step", "details")
+# So many packages are cards; more are a list that drops down.
+MOST_CARDS = 8
 WIDGETS: dict[str, type[forms.Widget]] = {
     "EMAIL": forms.EmailInput,
     "NOTE": forms.Textarea,
@@ -70,6 +73,11 @@ FILE_FAULTS: dict[FileFault, Any] = {
     FileFault.INFECTED: _("A virus scanner refuses the file."),
     FileFault.TOO_LONG: _("The file has too many columns. Begin with the template."),
 }
+# What a choice says that was withdrawn while somebody filled in the form
+WITHDRAWN: dict[str, Any] = {
+    "checks": _("A chosen check is not offered any more"),
+    "package": _("The chosen package is not offered any more"),
+}
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "PHONE": {"type": "tel"},
     "DATE": {"type": "date"},
@@ -77,6 +85,18 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "NUMBER": {"inputmode": "decimal"},
     "NOTE": {"rows": 2},
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A choice, with what it means and what it costs beside its name."""
+
+    name: Any
+    hint: Any = ""
+    price: str = ""
+
+    def __str__(self) -> str:
+        return str(self.name)
 
 
 class ChoiceForm(ChoicesForm):
@@ -107,6 +127,7 @@ class ChoiceForm(ChoicesForm):
         environment: str,
         offer: Offer,
         chosen: Choice | None = None,
+        may_be_empty: bool = False,
     ) -> None:
         initial: dict[str, Any] = {
             "subject_type": subject_type,
@@ -124,41 +145,39 @@ class ChoiceForm(ChoicesForm):
         if chosen and chosen.needs_consent(offer):
             initial["consent"] = chosen.consent
         self.environment, self.offer = environment, offer
-        asked = _("We ask the person, by e-mail or SMS")
-        payer = _("The person, by a link")
-        if subject_type == SubjectType.COMPANY:
-            asked = _("We ask the company, by e-mail or SMS")
-            payer = _("The company, by a link")
-        checks = [d for d in offer.checks.values() if is_offered(d, subject_type)]
-        packages = [
-            (package.name, _package_label(package, offer))
-            for package in offer.packages.values()
-            if is_package_offered(package, subject_type, offer)
-        ]
+        self.may_be_empty = may_be_empty
+        is_company = subject_type == SubjectType.COMPANY
         choices: dict[str, Choices] = {
-            "checks": [(d.name, _check_label(d)) for d in sorted_checks(checks)],
-            "package": [("", _("None: single checks")), *packages],
-            "consent": [
-                (Consent.Mode.SERVICE_HOSTED, asked),
-                (
-                    Consent.Mode.CUSTOMER_ATTESTED,
-                    _("You have it already, and attest it"),
-                ),
-                ("", _("It comes later: this is a draft")),
-            ],
+            "checks": _check_choices(subject_type, offer),
+            "package": _package_choices(subject_type, offer),
+            "consent": _consent_choices(is_company=is_company),
             "payment_mode": [
-                (PaymentMode.SELF, _("Your workspace")),
-                (PaymentMode.CANDIDATE, payer),
+                (
+                    PaymentMode.SELF,
+                    Option(_("Your workspace"), _("At once, from the balance")),
+                ),
+                (
+                    PaymentMode.CANDIDATE,
+                    _("The company, by a link")
+                    if is_company
+                    else _("The person, by a link"),
+                ),
                 (PaymentMode.THIRD_PARTY, _("Somebody else, by a link")),
             ],
         }
         super().__init__(typed, initial=initial, choices=choices)
         for name in choices:
             # Someone who edits the address of the page gets the choice again.
-            wrong = {"invalid_choice": _("Choose one of the list")}
+            wrong = {"invalid_choice": WITHDRAWN.get(name, _("Choose one of the list"))}
             self.fields[name].error_messages |= wrong
-        if not packages:
+        packages = self.fields["package"].choices  # type: ignore[attr-defined]
+        if len(packages) == 1 and not (typed and typed.get("package")):
             del self.fields["package"]
+        elif len(packages) > MOST_CARDS:
+            listed = [
+                (code, f"{one}: {one.price}" if code else one) for code, one in packages
+            ]
+            self.fields["package"].widget = forms.Select(choices=listed)
         if not accepts_payments(environment):
             self.fields["payment_mode"].widget = forms.HiddenInput()
 
@@ -172,12 +191,13 @@ class ChoiceForm(ChoicesForm):
 
     def clean(self) -> dict[str, Any]:
         typed = super().clean() or self.cleaned_data
-        package, checks = typed.get("package"), typed.get("checks", [])
+        package = typed.get("package")
+        if package:
+            # The page keeps single checks that were ticked before the package.
+            typed["checks"] = []
+        checks = typed.get("checks", [])
         field = "package" if package else "checks"
-        if package and checks:
-            error = _("Choose a package or single checks, and not both")
-            self.add_error(field, error)
-        elif not package and not checks and not self.errors:
+        if not package and not checks and not self.errors and not self.may_be_empty:
             self.add_error(field, _("Choose at least one"))
         for name in self.offer.packages[package].checks if package else checks:
             if no_source_reason(name, self.environment, typed.get("country", "")):
@@ -188,8 +208,12 @@ class ChoiceForm(ChoicesForm):
 
     @property
     def choice(self) -> Choice:
-        """Return the choice of a valid form."""
-        typed = self.cleaned_data
+        """Return what is chosen; of a form with errors, what is right in it."""
+        typed = {"checks": [], **self.initial}
+        if self.is_bound:
+            typed |= {
+                n: v for n, v in self.cleaned_data.items() if n not in self.errors
+            }
         return Choice(
             typed["subject_type"],
             typed["country"],
@@ -231,24 +255,60 @@ def sorted_checks(definitions: Iterable[CheckDefinition]) -> list[CheckDefinitio
     return sorted(definitions, key=lambda one: (one.position, one.name))
 
 
-def _check_label(definition: CheckDefinition) -> str:
-    price = f"{definition.currency} {definition.price:,.2f}"
+def _check_choices(subject_type: str, offer: Offer) -> Choices:
+    checks = [d for d in offer.checks.values() if is_offered(d, subject_type)]
     # The sentences after the first one are for those who write requests.
-    about = definition.description.partition(". ")[0].rstrip(".")
-    return format_html(
-        "{}, {}<br><small>{}.</small>", definition.display_name, price, about
-    )
+    return [
+        (
+            d.name,
+            Option(
+                d.display_name,
+                d.description.partition(". ")[0].rstrip("."),
+                f"{d.currency} {d.price:,.2f}",
+            ),
+        )
+        for d in sorted_checks(checks)
+    ]
 
 
-def _package_label(package: CheckPackage, offer: Offer) -> str:
+def _package_choices(subject_type: str, offer: Offer) -> Choices:
+    """Return the packages, after the choice of single checks."""
+    packages = [
+        (package.name, _package_option(package, offer))
+        for package in offer.packages.values()
+        if is_package_offered(package, subject_type, offer)
+    ]
+    return [
+        *packages,
+        ("", Option(_("Single checks"), _("Choose from the list below"))),
+    ]
+
+
+def _package_option(package: CheckPackage, offer: Offer) -> Option:
     checks = [offer.checks[name] for name in package.checks]
     price = price_of_package(package, offer.checks)
-    return format_html(
-        "{}, {}<br><small>{}</small>",
+    return Option(
         package.display_name,
-        f"{checks[0].currency} {price:,.2f}",
         ", ".join(check.display_name for check in checks),
+        f"{checks[0].currency} {price:,.2f}",
     )
+
+
+def _consent_choices(*, is_company: bool) -> Choices:
+    by_link = _(
+        "By e-mail or SMS, for {days} days. Without an address, you hand the link over."
+    )
+    return [
+        (
+            Consent.Mode.SERVICE_HOSTED,
+            Option(
+                _("Ask the company") if is_company else _("Ask the person"),
+                format_lazy(by_link, days=settings.CONSENT_LINK_DAYS),
+            ),
+        ),
+        (Consent.Mode.CUSTOMER_ATTESTED, _("We already have it")),
+        ("", _("Later: save a draft")),
+    ]
 
 
 class DetailsForm(forms.Form):
@@ -280,6 +340,26 @@ class DetailsForm(forms.Form):
             name = "-".join(path_in_item(fault))
             text = fault_text(fault, self.inputs)
             self.add_error(name if name in self.fields else None, text)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderForm:
+    """The page of an order: the choice, and the fields that it needs."""
+
+    choice: ChoiceForm
+    details: DetailsForm
+
+    def __iter__(self) -> Iterator[forms.BoundField]:
+        yield from self.choice
+        yield from self.details
+
+    @property
+    def errors(self) -> dict[str, Any]:
+        return {**self.choice.errors, **self.details.errors}
+
+    @property
+    def non_field_errors(self) -> list[Any]:
+        return [*self.choice.non_field_errors(), *self.details.non_field_errors()]
 
 
 class UploadForm(DetailsForm):
@@ -339,9 +419,12 @@ def _field(one: Input) -> forms.Field:
         hint = format_lazy("{this}. {hint}", this=this, hint=hint) if hint else this
     widget = WIDGETS.get(one.kind, forms.TextInput)
     # The browser's own details are those of the member, not of the subject.
-    attributes = {"autocomplete": "off", **ATTRIBUTES.get(one.kind, {})}
-    if one.is_required:
-        attributes["aria-required"] = "true"
+    # What is typed while an answer of the server is on its way stays.
+    attributes = {
+        "autocomplete": "off",
+        "hx-preserve": "true",
+        **ATTRIBUTES.get(one.kind, {}),
+    }
     return forms.CharField(
         label=label, required=False, help_text=hint, widget=widget(attrs=attributes)
     )

@@ -1,46 +1,51 @@
-"""Pages of orders: choose checks, type the details, see the quote, order or save.
+"""The page of an order: choose checks, type the details, see the price, order or save.
 
-A choice of checks is in the address of the form. Details of a subject never are: each
-step posts them to the next one, and nothing is stored before the order or the draft.
+A choice of checks may be in the address of the page. Details of a subject never are:
+they are posted, and nothing is stored before the order or the draft.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.conf import settings
 from django.core import signing
 from django.db import transaction
-from django.http import HttpResponse
+from django.db.models import Sum
+from django.http import HttpResponse, QueryDict
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from verification.console.base import Place, Text, member_required
-from verification.console.fields import COUNTRIES
 from verification.console.order_form import (
     ChoiceForm,
     DetailsForm,
+    OrderForm,
     choice_context,
+    query_of,
 )
 from verification.console.orders import (
-    METHODS,
+    ON,
     Choice,
     Item,
     QuoteChanged,
     build_item,
     covers,
+    estimate_price,
     inputs_of,
     item_to_repeat,
+    path_in_item,
     place_order,
-    quote_items,
+    price_item,
     read_values,
-    same_subject_reports,
+    require_known,
     save_draft,
 )
-from verification.notifications.sms import sms_is_configured
+from verification.console.templatetags.console import money
 from verification.payments.registry import accepts_payments
 from verification.reports.create import NewReport
 from verification.reports.drafts import as_item
@@ -50,34 +55,38 @@ from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import NotEditable
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
+from workspaces.models import LedgerEntry
 
 ORDERS_PER_MINUTE = 60
+# The price follows the form while somebody types.
+PRICES_PER_MINUTE = 180
 # Shorter than the time for which orders are remembered by their key.
 QUOTE_LIFETIME = 24 * 3600
+LOOK = _("Nothing is ordered yet. Look at the price, then order.")
 CHANGED = _(
-    "The price, or what is used again, has changed. Nothing was ordered: look again."
+    "Nothing is ordered yet: the price or an earlier report has changed. Look again."
 )
 SENT_BEFORE = _(
-    "You have sent another order from this page. Nothing was ordered: look again."
+    "Nothing is ordered yet: another order was sent from this page. Look again."
 )
-NOT_COVERED = _("The balance does not cover it. Nothing was ordered.")
+NOT_COVERED = _("Nothing is ordered: the balance does not cover it.")
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """An order between two pages; a quote gives it a key and a digest."""
+class Quote:
+    """What the page has shown: its key, the digest of the price, known reports."""
 
-    item: Item
-    key: str = ""
-    digest: str = ""
+    key: str
+    digest: str
+    known: list[str]
 
 
-def _seal(place: Place, carried: Carried) -> str:
-    """Return the order as a signed text for a hidden field.
+def _seal(place: Place, quote: Quote) -> str:
+    """Return the quote as a signed text for a hidden field.
 
     Another member, workspace or environment cannot use it.
     """
-    values = [carried.item, carried.key, carried.digest]
+    values = [quote.key, quote.digest, quote.known]
     return signing.dumps(values, salt=_salt(place), compress=True)
 
 
@@ -85,126 +94,66 @@ def _salt(place: Place) -> str:
     return f"console order {place.member.pk} {place.environment}"
 
 
-def _carried(place: Place) -> Carried | None:
-    """Return the order in the hidden field, or None without a genuine one."""
-    text, salt = place.request.POST.get("order", ""), _salt(place)
-    if not text:
-        return None
+def _shown_quote(place: Place) -> Quote | None:
+    """Return the quote that the page has shown; None without a present one."""
+    text = place.request.POST.get("quote", "")
     try:
-        item, key, digest = signing.loads(text, salt=salt, max_age=QUOTE_LIFETIME)
-    except signing.SignatureExpired:
-        # Its key may be forgotten: the quote is shown again.
-        item, key, digest = signing.loads(text, salt=salt)[0], "", ""
+        return Quote(*signing.loads(text, salt=_salt(place), max_age=QUOTE_LIFETIME))
     except signing.BadSignature:
         return None
-    return Carried(item, key, digest)
 
 
 @member_required(Permission.ORDER)
 def order(place: Place) -> HttpResponse:
-    """Lead through an order; the pressed button of a POST names the step."""
+    """Show the page of an order; the pressed button of a POST names what to do."""
     place.require_live()
     if place.posted is None:
-        return _open(place)
-    require_order_rate(place)
-    step, carried = place.posted.get("step", ""), _carried(place)
-    if carried and step in {"order", "draft"}:
-        return _place(place, carried, draft=step == "draft")
-    return _go_on(place, step, carried)
+        typed = place.request.GET if "step" in place.request.GET else None
+        return _show(place, choice_form(place, typed), {"reuse": ON})
+    if place.posted.get("step") not in {"order", "draft"}:
+        return _update(place)
+    form = _read(place)
+    if form.errors:
+        return _render(place, form)
+    return _place(place, form, is_draft=place.posted["step"] == "draft")
 
 
 @member_required(Permission.ORDER)
 def repeat(place: Place, report: UUID) -> HttpResponse:
-    """Show the form of an order with the details of an earlier report."""
+    """Show the page of an order with the details of an earlier report."""
     found = place.get_report(report)
     place.require_live()
     if found.subject is None:
         erased = _("The details of the subject were erased.")
         return place.to("reports-detail", error=erased, report=found.pk)
     place.record("report.opened", found)
-    item = item_to_repeat(found, place.offer)
-    if item.get("package") or item["checksRequested"]:
-        return _show_details(place, item)
-    return _render_choice(place, choice_form(place, None, item), Carried(item))
+    return _show_item(place, item_to_repeat(found, place.offer))
 
 
 @member_required(Permission.ORDER)
 def edit(place: Place, report: UUID) -> HttpResponse:
-    """Edit a draft by the steps of an order; the last one saves it."""
+    """Edit a draft by the page of an order, which saves it."""
     draft = place.get_report(report)
     if draft.status != ReportStatus.DRAFT or draft.subject is None:
         error = _("Only a draft can be edited.")
         return place.to("reports-detail", error=error, report=report)
     if place.posted is None:
         place.record("report.opened", draft)
-        return _show_details(place, as_item(draft), draft)
-    require_order_rate(place)
-    return _go_on(place, place.posted.get("step", ""), _carried(place), draft)
+        return _show_item(place, as_item(draft), draft)
+    if place.posted.get("step") != "save":
+        return _update(place, draft)
+    form = _read(place)
+    return _render(place, form, draft) if form.errors else _save(place, draft, form)
 
 
 def require_order_rate(place: Place) -> None:
     place.require_rate(ORDERS_PER_MINUTE, f"orders:{place.member.pk}")
 
 
-def _open(place: Place) -> HttpResponse:
-    """Show the choice, or the form for the choice that the address holds."""
-    if "step" not in place.request.GET:
-        return _render_choice(place, choice_form(place, None))
-    form = choice_form(place, place.request.GET)
-    if not form.is_valid():
-        return _render_choice(place, form)
-    inputs = inputs_of(form.choice, place.offer)
-    details = DetailsForm(None, inputs, initial={"reuse": True})
-    return _render_details(place, form.choice, details)
-
-
-def _go_on(
-    place: Place, step: str, carried: Carried | None, draft: Report | None = None
-) -> HttpResponse:
-    """Answer the steps before an order, and the one that saves a draft."""
-    chosen = choice_form(
-        place, place.request.POST if step == "details" else place.request.GET
-    )
-    if step == "details":
-        if not chosen.is_valid():
-            return _render_choice(place, chosen, carried, draft)
-        item = _with_choice(carried.item if carried else {}, chosen.choice)
-        return _show_details(place, item, draft)
-    if carried:
-        item = carried.item
-    elif not chosen.is_valid():
-        return _render_choice(place, chosen, None, draft)
-    else:
-        form = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
-        if not form.is_valid():
-            return _render_details(place, chosen.choice, form, draft)
-        item = build_item(chosen.choice, form.values, place.offer)
-        if step == "save" and draft:
-            return _save(place, draft, chosen.choice, form)
-    if step == "choose":
-        form_of_item = choice_form(place, None, item)
-        return _render_choice(place, form_of_item, Carried(item), draft)
-    if step == "quote" and draft is None:
-        return _show_quote(place, item)
-    return _show_details(place, item, draft)
-
-
-def _with_choice(item: Item, choice: Choice) -> Item:
-    """Return the item with another choice; what the new fields take stays typed."""
-    kind = {"subjectType": choice.subject_type, "country": choice.country}
-    consent = {**(item.get("consent") or {}), "mode": choice.consent}
-    return {
-        **item,
-        "subject": {**item.get("subject", {}), **kind},
-        "checksRequested": list(choice.checks),
-        "package": choice.package,
-        "paymentMode": choice.payment_mode,
-        "consent": consent if choice.consent else None,
-    }
-
-
-def choice_form(place: Place, typed: Any, item: Item | None = None) -> ChoiceForm:
-    """Return the form of the first step, for the choice that the item has made."""
+def choice_form(
+    place: Place, typed: Any, item: Item | None = None, *, may_be_empty: bool = False
+) -> ChoiceForm:
+    """Return the form of a choice: as typed, or as the item has made it."""
     chosen = Choice.of(item) if item else None
     source = typed if typed is not None else place.request.GET
     kind = chosen.subject_type if chosen else source.get("subject_type", "")
@@ -214,140 +163,179 @@ def choice_form(place: Place, typed: Any, item: Item | None = None) -> ChoiceFor
         environment=place.environment,
         offer=place.offer,
         chosen=chosen,
+        may_be_empty=may_be_empty,
     )
 
 
-def _render_choice(
-    place: Place,
-    form: ChoiceForm,
-    carried: Carried | None = None,
-    draft: Report | None = None,
-) -> HttpResponse:
-    kind = form.data.get("subject_type") or form.initial["subject_type"]
-    shown = {
-        "form": form,
-        "is_company": kind == SubjectType.COMPANY,
-        "sealed": _seal(place, carried) if carried else "",
-        "takes_payments": accepts_payments(place.environment),
-        "draft": draft,
-    }
-    return place.render("reports/choice", shown)
-
-
-def _show_details(
-    place: Place,
-    item: Item,
-    draft: Report | None = None,
-    faults: Sequence[Fault] = (),
-) -> HttpResponse:
-    """Show the form with the texts of the item, and its faults if there are any."""
-    choice = Choice.of(item)
-    texts, inputs = read_values(item, place.offer), inputs_of(choice, place.offer)
-    form = DetailsForm(texts if faults else None, inputs, initial=texts)
-    form.add_faults(faults)
-    return _render_details(place, choice, form, draft)
-
-
-def _render_details(
-    place: Place, choice: Choice, form: DetailsForm, draft: Report | None = None
-) -> HttpResponse:
-    shown = {**choice_context(choice, place.offer), "form": form, "draft": draft}
-    return place.render("reports/details", shown)
-
-
-def _show_quote(place: Place, item: Item, error: Text = "") -> HttpResponse:
-    """Show what the order would cost and do. It gets a new key and a digest."""
-    choice = Choice.of(item)
-    is_draft = choice.is_draft_only(place.offer)
-    try:
-        quote = quote_items(place.client, [item], draft=is_draft)
-    except InvalidRequest as e:
-        return _show_details(place, item, None, e.faults)
+def _show_item(place: Place, item: Item, draft: Report | None = None) -> HttpResponse:
     texts = read_values(item, place.offer)
-    rows = [(x, texts.get(x.name)) for x in inputs_of(choice, place.offer)]
-    (quoted,) = quote.orders
-    payer = item.get("payer") or item["subject"]
+    return _show(place, choice_form(place, None, item), texts, draft)
+
+
+def _show(
+    place: Place,
+    chosen: ChoiceForm,
+    texts: Mapping[str, str],
+    draft: Report | None = None,
+) -> HttpResponse:
+    """Show the page with these texts, which nobody has sent yet."""
+    chosen.is_valid()
+    inputs = inputs_of(chosen.choice, place.offer)
+    details = DetailsForm(None, inputs, initial=dict(texts))
+    return _render(place, OrderForm(chosen, details), draft, texts=texts)
+
+
+def _update(place: Place, draft: Report | None = None) -> HttpResponse:
+    """Show the page for what is typed so far; what is missing is no error yet."""
+    place.require_rate(PRICES_PER_MINUTE, f"prices:{place.member.pk}")
+    typed = _still_offered(place, place.request.POST)
+    chosen = choice_form(place, typed, may_be_empty=True)
+    chosen.is_valid()
+    details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
+    form = OrderForm(chosen, details)
+    return _render(place, form, draft, shows_faults=details.is_valid())
+
+
+def _still_offered(place: Place, typed: QueryDict) -> QueryDict:
+    """Return the form without checks and a package that its kind of subject lacks."""
+    offered = choice_form(place, typed).fields
+    kept = typed.copy()
+    for name in ("checks", "package"):
+        field = offered.get(name)
+        codes = {code for code, _label in field.choices} if field else set()  # type: ignore[attr-defined]
+        kept.setlist(name, [code for code in typed.getlist(name) if code in codes])
+    return kept
+
+
+def _read(place: Place) -> OrderForm:
+    """Return the form as it was sent, with what is wrong in it."""
+    require_order_rate(place)
+    chosen = choice_form(place, place.posted)
+    chosen.is_valid()
+    details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
+    details.is_valid()
+    return OrderForm(chosen, details)
+
+
+def _render(
+    place: Place,
+    form: OrderForm,
+    draft: Report | None = None,
+    *,
+    texts: Mapping[str, str] | None = None,
+    shows_faults: bool = False,
+    error: Text = "",
+) -> HttpResponse:
+    """Show the page with its price: of the item, or without its subject."""
+    choice, offer = form.choice.choice, place.offer
+    price = estimate_price(choice, offer)
+    if choice.definitions(offer) and (texts is not None or not form.errors):
+        values = form.details.values if texts is None else texts
+        is_draft = draft is not None or choice.is_draft_only(offer)
+        item = build_item(choice, values, offer)
+        try:
+            price = price_item(place.client, item, draft=is_draft)
+        except InvalidRequest as e:
+            if shows_faults:
+                form.details.add_faults(_of_typed(e.faults, values))
+    known = [str(report.pk) for report in price.others]
+    quote = Quote(uuid4().hex, price.digest, known)
     shown = {
+        **choice_context(choice, offer),
+        "form": form,
+        "draft": draft,
         "error": error,
-        "quote": quote,
-        "quoted": quoted,
-        **choice_context(choice, place.offer),
-        "country": dict(COUNTRIES)[choice.country],
-        "subject": [(x.label, text) for x, text in rows if x.section == "subject"],
-        "item": item,
-        "method": dict(METHODS).get((item.get("consent") or {}).get("method", "")),
-        "reached": _addresses(item["subject"]),
-        "payer_addresses": _addresses(payer),
-        "attested_at": quoted.attested_at,
-        "days": settings.CONSENT_LINK_DAYS,
-        "is_covered": covers(place.client, quote.charge),
-        "others": same_subject_reports(place.client, [quoted.order]),
-        "sealed": _seal(place, Carried(item, uuid4().hex, quote.digest)),
+        "price": price,
+        "others": [one for one in price.others if one != draft],
+        "is_covered": covers(place.client, price.charge),
+        "sealed": _seal(place, quote),
+        "takes_payments": accepts_payments(place.environment),
     }
-    return place.render("reports/quote", shown)
+    return place.render("reports/order", shown)
 
 
-def _addresses(person: dict[str, Any]) -> list[str]:
-    """Return where messages with a link to this subject or payer go."""
-    phone = person.get("phone") if sms_is_configured() else None
-    return [address for address in (person.get("email"), phone) if address]
+def _of_typed(faults: Sequence[Fault], texts: Mapping[str, str]) -> list[Fault]:
+    """Return the faults of fields that somebody has filled in."""
+    return [fault for fault in faults if texts.get("-".join(path_in_item(fault)))]
 
 
-def _place(place: Place, carried: Carried, *, draft: bool) -> HttpResponse:
-    """Order what the quote showed, or save it as a draft; then open the report."""
-    item = carried.item
-    if not carried.key:
-        return _show_quote(place, item)
+def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
+    """Order for the price that the page showed, or save a draft; open the report."""
+    choice, offer = form.choice.choice, place.offer
+    item = build_item(choice, form.details.values, offer)
+    quote = _shown_quote(place)
+    if quote is None:
+        return _render(place, form, error=LOOK)
     try:
         ids, is_repeat = place_order(
             place.client,
             [item],
-            draft=draft,
-            key=f"console {place.member.pk} {carried.key}",
-            digest=carried.digest,
-            also=partial(_record, place, "drafted" if draft else "ordered"),
+            draft=is_draft,
+            key=f"console {place.member.pk} {quote.key}",
+            digest=quote.digest,
+            also=partial(_record, place, None if is_draft else quote),
         )
     except InvalidRequest as e:
-        return _show_details(place, item, None, e.faults)
+        form.details.add_faults(e.faults)
+        return _render(place, form)
     except QuoteChanged:
-        return _show_quote(place, item, CHANGED)
+        return _render(place, form, error=CHANGED)
     except IdempotencyKeyReused:
-        return _show_quote(place, item, SENT_BEFORE)
+        return _render(place, form, error=SENT_BEFORE)
     except InsufficientBalance:
-        return _show_quote(place, item, NOT_COVERED)
+        return _render(place, form, error=NOT_COVERED)
     except RequestInProgress:
         wait = _("Your order is being carried out. It stands in this list at once.")
         return place.to("reports", success=wait)
     if is_repeat:
-        done = _("You had sent this already: it was ordered once, and this is it.")
+        done: Text = _(
+            "You had sent this already: it was ordered once, and this is it."
+        )
     else:
-        done = _("The draft is saved.") if draft else _("It is ordered.")
+        done = _("The draft is saved.") if is_draft else _ordered(place, choice, ids[0])
     return place.to("reports-detail", success=done, report=ids[0])
 
 
-def _record(place: Place, done: str, created: Sequence[NewReport]) -> None:
-    """Write the audit trail. Raises NotAllowed if the member's role was taken."""
+def _ordered(place: Place, choice: Choice, report_id: UUID) -> SafeString:
+    """Return the message after an order: its price, and the way to the next one."""
+    paid = LedgerEntry.objects.filter(account=place.account, report_id=report_id)
+    charge = -(paid.aggregate(sum=Sum("amount"))["sum"] or 0)
+    done: Text = _("Ordered.")
+    if charge:
+        price = {"currency": place.account.currency, "price": money(charge)}
+        done = _("Ordered for %(currency)s %(price)s.") % price
+    another = f"{place.url('reports-new')}?{query_of(choice)}"
+    link = _("Order another report")
+    return format_html('{} <a href="{}">{}</a>', done, another, link)
+
+
+def _record(place: Place, quote: Quote | None, created: Sequence[NewReport]) -> None:
+    """Write the audit trail of an order by a quote, or of a draft without one.
+
+    Raises NotAllowed if the member's role was taken, and as `require_known`.
+    """
     require_present(place.member, Permission.ORDER)
+    if quote:
+        require_known(place.client, created, quote.known)
     for new in created:
-        place.record(f"report.{done}", new.report)
+        place.record("report.ordered" if quote else "report.drafted", new.report)
 
 
-def _save(
-    place: Place, draft: Report, choice: Choice, form: DetailsForm
-) -> HttpResponse:
+def _save(place: Place, draft: Report, form: OrderForm) -> HttpResponse:
+    choice, values = form.choice.choice, form.details.values
     try:
         with transaction.atomic():
             require_present(place.member, Permission.ORDER)
-            changed = save_draft(place.client, draft, choice, form.values, place.offer)
+            changed = save_draft(place.client, draft, choice, values, place.offer)
             if changed:
                 place.record("report.edited", draft, *changed)
     except InvalidRequest as e:
-        form.add_faults(e.faults)
-        return _render_details(place, choice, form, draft)
+        form.details.add_faults(e.faults)
+        return _render(place, form, draft)
     except NotEditable as e:
         error = _("Only a draft can be edited.")
         if e.status == ReportStatus.DRAFT:
             error = _("It is paid already: price and payer stay as they are.")
         return place.to("reports-detail", error=error, report=draft.pk)
-    done = _("The draft is changed.") if changed else _("Nothing was changed.")
+    done = _("The draft is saved.") if changed else _("Nothing was changed.")
     return place.to("reports-detail", success=done, report=draft.pk)

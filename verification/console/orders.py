@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import prefetch_related_objects
+from django.db.models import QuerySet, prefetch_related_objects
 from django.utils.translation import gettext_lazy as _
 
 from verification import links
@@ -46,7 +46,12 @@ from verification.reports.models import (
     ReportStatus,
     SubjectType,
 )
-from verification.reports.pricing import OrderLine, may_reuse, quote
+from verification.reports.pricing import (
+    OrderLine,
+    check_prices,
+    may_reuse,
+    quote,
+)
 from verification.reports.request import (
     COMPANY_MEMBERS,
     COMPANY_NUMBERS,
@@ -92,7 +97,7 @@ METHODS: list[tuple[str, Any]] = [
 
 
 class QuoteChanged(Exception):
-    """Price or reuse differ from the quote that the member has seen."""
+    """Price, reuse or known reports differ from what the member has seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,12 +437,6 @@ class QuotedOrder:
     def may_reuse(self) -> bool:
         return may_reuse(self.order.reuse, self.order.subject)
 
-    @property
-    def attested_at(self) -> datetime | None:
-        consent = self.order.consent
-        given = consent.obtained_at if consent else None
-        return datetime.fromisoformat(given) if given else None
-
 
 @dataclass(frozen=True, slots=True)
 class Quote:
@@ -527,14 +526,67 @@ def same_subject_reports(client: Client, orders: Sequence[Order]) -> list[Report
     """Return newer reports about the subjects, which might be the same orders."""
     where = (client.workspace.pk, client.environment)
     subjects = [one.subject.in_workspace(*where).id for one in orders]
+    return list(_newer_reports(client, subjects).order_by("-id")[:3])
+
+
+def _newer_reports(client: Client, subject_ids: Iterable[Any]) -> QuerySet[Report]:
     found = Report.objects.filter(
         workspace=client.workspace,
         environment=client.environment,
-        subject_id__in=subjects,
+        subject_id__in=list(subject_ids),
         created_at__gt=now() - SAME_SUBJECT,
         erased_at=None,
     )
-    return list(found.exclude(status=ReportStatus.CANCELLED).order_by("-id")[:3])
+    return found.exclude(status=ReportStatus.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What the page of an order says of its price."""
+
+    lines: list[QuotedLine]
+    # What the workspace itself pays at once
+    charge: Decimal
+    digest: str
+    # Newer reports about the same subject
+    others: list[Report]
+    may_reuse: bool = True
+
+    @property
+    def total(self) -> Decimal:
+        return sum((line.price for line in self.lines), Decimal(0))
+
+
+def estimate_price(choice: Choice, offer: Offer) -> Price:
+    """Price a choice whose subject is not known yet, without earlier results."""
+    definitions = choice.definitions(offer)
+    prices = check_prices(definitions, offer.packages.get(choice.package))
+    pairs = list(zip(definitions, prices, strict=True))
+    is_own = choice.payment_mode == PaymentMode.SELF and not choice.is_draft_only(offer)
+    return Price(
+        lines=[QuotedLine(one.display_name, price) for one, price in pairs],
+        charge=sum(prices, Decimal(0)) if is_own else Decimal(0),
+        digest=digest_of([[(one.name, price, None) for one, price in pairs]]),
+        others=[],
+    )
+
+
+def price_item(client: Client, item: Item, *, draft: bool) -> Price:
+    """Price the order of this item. Raises InvalidRequest."""
+    quoted = quote_items(client, [item], draft=draft)
+    (one,) = quoted.orders
+    others = same_subject_reports(client, [one.order])
+    return Price(one.lines, quoted.charge, quoted.digest, others, one.may_reuse)
+
+
+def require_known(
+    client: Client, created: Iterable[NewReport], known: Iterable[str]
+) -> None:
+    """Raise QuoteChanged if another report is about a subject and not `known` by id."""
+    reports = [new.report for new in created]
+    found = _newer_reports(client, (report.subject_id for report in reports))
+    if found.exclude(pk__in=[*known, *(report.pk for report in reports)]).exists():
+        raise QuoteChanged
 
 
 def place_order(
