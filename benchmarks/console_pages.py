@@ -28,6 +28,17 @@ from workspaces.models import Member, Role, Workspace
 MILLISECONDS = 150
 # Its own bench is `console_figures`.
 ELSEWHERE = {"figures"}
+# Of the list of reports; `lists` measures its filters.
+QUERIES = (
+    "sort=oldest",
+    "sort=risk",
+    "sort=risk&page=49999",
+    "sort=risk&status=FAILED",
+    "sort=risk&status=RUNNING",
+    "sort=risk&first=2026-03-03&last=2026-03-03",
+    "sort=risk&search=Mwangi",
+    "sort=risk&search=xqzwv",
+)
 
 
 @bench(reports=2_000, rounds=2)
@@ -68,10 +79,15 @@ def _pages(workspace_id: UUID, draft: PolicyVersion, cookie: str) -> dict[str, s
         "policy-version": {"version": draft.pk},
         "reports-detail": {"report": report},
     }
-    return found | {
-        name: reverse(f"console:{name}", kwargs=place | ids)
-        for name, ids in one.items()
-    }
+    lists = {f"reports?{query}": f"{found['reports']}?{query}" for query in QUERIES}
+    return (
+        found
+        | lists
+        | {
+            name: reverse(f"console:{name}", kwargs=place | ids)
+            for name, ids in one.items()
+        }
+    )
 
 
 def _is_shown(client: Client, url: str) -> bool:

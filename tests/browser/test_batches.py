@@ -30,7 +30,7 @@ def test_officer_orders_twenty_by_a_file(page, service, look):
     page.wait_for_url(re.compile("/console/.*/sandbox/"))
     press(page, "Reports", "link")
     page.wait_for_url(re.compile("/reports/$"))
-    press(page, "Order many reports", "link")
+    press(page, "Order from a file", "link")
     expect(page.get_by_text("Step 1 of 3")).to_be_visible()
     look("batch-01-checks")
     tab_to(page, page.get_by_label("National identity"))

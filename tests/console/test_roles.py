@@ -51,6 +51,7 @@ TABLE = {
     "requests": (ADMINISTRATION, None),
     "messages": (ALL, ALL),
     "reports": (ALL, None),
+    "reports-chosen": (None, ALL),
     "reports-detail": (ALL, None),
     "reports-pdf": (ALL, None),
     "reports-data-link": (None, MANAGERS),

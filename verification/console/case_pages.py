@@ -186,13 +186,13 @@ def take_next(place: Place) -> HttpResponse:
 def assign(place: Place, report: UUID) -> HttpResponse:
     """Give a case to a member or to nobody."""
     place.get_report(report)
-    form = AssignmentForm(place.posted, members=_deciders(place))
+    form = AssignmentForm(place.posted, members=deciders(place))
     if not form.is_valid():
         # The member left, or the role was taken, since the page was shown.
         error = _("Nothing was done: this member may not decide.")
         return place.to("reports-detail", error=error, report=report)
     to, seen = form.cleaned_data["member"], form.cleaned_data["seen"]
-    with place.refusing({CaseRefused: _refusal}, "reports-detail", report=report):
+    with place.refusing({CaseRefused: case_refusal}, "reports-detail", report=report):
         verbs.assign(
             place.client,
             report,
@@ -215,7 +215,7 @@ def add_note(place: Place, report: UUID) -> HttpResponse:
         error = _("Nothing was done: write a note of at most 1,000 characters.")
         return place.to("reports-detail", error=error, report=report)
     text = form.cleaned_data["text"]
-    with place.refusing({CaseRefused: _refusal}, "reports-detail", report=report):
+    with place.refusing({CaseRefused: case_refusal}, "reports-detail", report=report):
         verbs.add_note(place.client, report, place.member, place.by.actor, text)
     return place.to("reports-detail", success=_("The note is added."), report=report)
 
@@ -254,7 +254,7 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
         shown["note_form"] = CaseNoteForm()
     if may_decide and case:
         initial = {"member": case.assignee_id, "seen": case.assignee_id}
-        members = _deciders(place)
+        members = deciders(place)
         shown["assignment"] = AssignmentForm(initial=initial, members=members)
     return shown
 
@@ -275,7 +275,7 @@ def _case_view(
     }
 
 
-def _refusal(refused: CaseRefused) -> Text:
+def case_refusal(refused: CaseRefused) -> Text:
     if refused.obstacle == CaseObstacle.CLOSED:
         return _("Nothing was done: the report does not wait for a decision any more.")
     if refused.assignee:
@@ -284,6 +284,7 @@ def _refusal(refused: CaseRefused) -> Text:
     return _("Nothing was done: somebody gave it back meanwhile.")
 
 
-def _deciders(place: Place) -> Any:
+def deciders(place: Place) -> QuerySet[Member]:
+    """Return the members who may decide here, with their users, by name."""
     members = deciders_of(place.workspace).select_related("user")
     return members.order_by("user__first_name", "id")

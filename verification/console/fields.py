@@ -109,9 +109,14 @@ def number_field(
     )
 
 
-def filter_field(label: Any, choices: Choices = ()) -> forms.ChoiceField:
+def filter_field(
+    label: Any, choices: Choices = (), *, hidden: bool = False
+) -> forms.ChoiceField:
     return forms.ChoiceField(
-        label=label, choices=[*ALL_CHOICE, *choices], required=False
+        label=label,
+        choices=[*ALL_CHOICE, *choices],
+        required=False,
+        widget=forms.HiddenInput if hidden else forms.Select,
     )
 
 

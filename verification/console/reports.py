@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import get_language
@@ -18,7 +19,7 @@ from verification.checks.finding_words import (
     text_of,
 )
 from verification.checks.models import CheckResult, ResultStatus
-from verification.checks.packages import package_of
+from verification.checks.packages import package_of, packages_of
 from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
 from verification.console.base import (
@@ -30,7 +31,7 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.batches import batch_of
-from verification.console.case_pages import case_context
+from verification.console.case_pages import case_context, deciders
 from verification.console.decision_pages import (
     REFUSALS,
     SENT_BEFORE,
@@ -52,6 +53,7 @@ from verification.console.report_actions import action_context
 from verification.console.sandbox_pages import describe_message
 from verification.console.words import WORDS, Topic, choices_of
 from verification.decisions import decide as verbs
+from verification.decisions.case_list import standings_of
 from verification.decisions.decide import Maker, ReportDecisionRefused
 from verification.documents.report import report_pdf
 from verification.privacy.certificates import certificate_pdf
@@ -60,24 +62,36 @@ from verification.privacy.erasure import erasure_of
 from verification.privacy.models import Channel, Erasure
 from verification.reports.hosted_links import ResendTooSoon, client_messages
 from verification.reports.models import SUBJECT_LABELS, Report, StatusChange
-from verification.reports.queries import Filters, list_reports
+from verification.reports.queries import Filters, Sort, list_reports
 from verification.reports.request import InvalidRequest
 from verification.values.local_time import NAIROBI
 from verification.web.pages import attachment
-from workspaces.members import Permission
+from workspaces.members import Permission, has_permission
 
 
 class ReportFilters(FilterForm):
-    search = search_field()
-    status = filter_field(_("Status"), choices_of(Topic.REPORT))
+    """The list's filters; its tabs choose the status, its headings the order."""
+
+    search = search_field(
+        widget=forms.TextInput(
+            attrs={"placeholder": _("Name, ID number, reference or report ID")}
+        )
+    )
+    status = filter_field(_("Status"), choices_of(Topic.REPORT), hidden=True)
     subject_type = filter_field(_("Subject"), choices_of(Topic.SUBJECT))
-    first = date_field(label=_("From"))
-    last = date_field(label=_("To"))
+    first = date_field(label=_("Ordered from"))
+    last = date_field(label=_("Ordered until"))
+    sort = filter_field(_("Order"), [(sort, sort) for sort in Sort], hidden=True)
 
     def filters(self) -> Filters:
         chosen = self.chosen
+        del chosen["sort"]
         first, last = chosen.pop("first"), chosen.pop("last")
         return Filters(**chosen, first_day=first, last_day=last, zone=NAIROBI)
+
+    @property
+    def order(self) -> Sort:
+        return Sort(self.chosen["sort"] or Sort.NEWEST)
 
 
 NO_DATA_LINK = {
@@ -96,10 +110,21 @@ NOT_SENT: Refusals = {
 @member_required()
 def listing(place: Place) -> HttpResponse:
     form = ReportFilters(place.request.GET)
-    page = list_reports(*place.where, form.filters(), **place.paging)
+    page = list_reports(*place.where, form.filters(), sort=form.order, **place.paging)
     rated = [row.pk for row in page.rows if row.risk_score is not None]
     record_disclosures(rated, Channel.CONSOLE, place.client.actor)
-    return place.render("reports/list", {"form": form, "page": page})
+    may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
+    shown = {
+        "form": form,
+        "page": page,
+        "statuses": choices_of(Topic.REPORT),
+        "sort": form.order,
+        "standings": standings_of([row.pk for row in page.rows]),
+        "packages": packages_of(page.rows),
+        "deciders": deciders(place) if may_decide else (),
+        "many": may_decide or has_permission(place.member, Permission.ORDER),
+    }
+    return place.render("reports/list", shown)
 
 
 @member_required()

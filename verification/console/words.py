@@ -14,6 +14,7 @@ from django.utils.translation import pgettext_lazy
 
 from verification.checks.models import ResultStatus
 from verification.consents.models import Consent, ConsentStatus
+from verification.decisions.case_list import Standing
 from verification.decisions.models import DecisionStatus
 from verification.notifications.models import Channel, NotificationError
 from verification.payments.models import PaymentStatus
@@ -34,6 +35,7 @@ class Topic(StrEnum):
     RISK = "risk"
     CHECK = "check"
     DECISION = "decision"
+    STANDING = "standing"
     CONSENT = "consent"
     CONSENT_MODE = "consent-mode"
     PAYER = "payer"
@@ -75,6 +77,14 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         DecisionStatus.APPROVED: _("Approved"),
         DecisionStatus.DECLINED: _("Declined"),
         DecisionStatus.REVIEW: _("In review"),
+    },
+    Topic.STANDING: {
+        Standing.APPROVED: _("Approved"),
+        Standing.DECLINED: _("Declined"),
+        Standing.REVIEW: _("In review"),
+        Standing.WAITING: _("Decline not final"),
+        Standing.PROPOSED: _("Needs a second member"),
+        Standing.NEEDED: _("Needs a decision"),
     },
     Topic.CONSENT: {
         ConsentStatus.NOT_REQUIRED: _("Not needed"),
@@ -160,6 +170,14 @@ MARKS: dict[Topic, Mapping[str, tuple[str, str]]] = {
         DecisionStatus.APPROVED: ("is-ok", "thumbs-up"),
         DecisionStatus.DECLINED: ("is-bad", "thumbs-down"),
         DecisionStatus.REVIEW: ("is-info", "eye"),
+    },
+    Topic.STANDING: {
+        Standing.APPROVED: ("is-ok", "thumbs-up"),
+        Standing.DECLINED: ("is-bad", "thumbs-down"),
+        Standing.REVIEW: ("is-info", "eye"),
+        Standing.WAITING: ("is-wait", "hourglass"),
+        Standing.PROPOSED: ("is-wait", "users"),
+        Standing.NEEDED: ("is-wait", "gavel"),
     },
     Topic.CONSENT: {
         ConsentStatus.NOT_REQUIRED: ("", "circle-minus"),

@@ -11,7 +11,12 @@ from django.db.models import Exists, Q, QuerySet
 
 from verification.db.base import force_custom_plan
 from verification.decisions.cases import pending_proposals
-from verification.decisions.models import Case, Decision, DecisionState
+from verification.decisions.models import (
+    Case,
+    Decision,
+    DecisionState,
+    DecisionStatus,
+)
 from verification.reports.models import Report
 from verification.reports.queries import search_condition
 from verification.values.clock import now
@@ -63,6 +68,41 @@ class QueueCounts:
     open: int
     overdue: int
     mine: int
+
+
+class Standing(StrEnum):
+    """How it stands with the decision about a report."""
+
+    # The decision that counts, as in DecisionStatus
+    APPROVED = "APPROVED"
+    DECLINED = "DECLINED"
+    REVIEW = "REVIEW"
+    # A decline that does not count yet
+    WAITING = "WAITING"
+    PROPOSED = "PROPOSED"
+    NEEDED = "NEEDED"
+
+
+def standings_of(report_ids: Collection[UUID]) -> dict[UUID, Standing]:
+    """Return how it stands with the decisions about these reports.
+
+    A report that was not decided and is not in the queue is not in it.
+    """
+    open_cases = Case.objects.filter(pk__in=report_ids, closed_at=None)
+    waiting = set(open_cases.values_list("report_id", flat=True))
+    standings = dict.fromkeys(waiting, Standing.NEEDED)
+    made = Decision.objects.filter(report__in=report_ids).order_by("number")
+    # A later decision takes the place of an earlier one.
+    for report_id, status, state in made.values_list("report_id", "status", "state"):
+        if state == DecisionState.PENDING:
+            standings[report_id] = Standing.PROPOSED
+        elif state == DecisionState.WAITING:
+            standings[report_id] = Standing.WAITING
+        elif state == DecisionState.FINAL and (
+            status == DecisionStatus.REVIEW or report_id not in waiting
+        ):
+            standings[report_id] = Standing(status)
+    return standings
 
 
 @force_custom_plan()

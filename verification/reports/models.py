@@ -218,6 +218,14 @@ class Report(models.Model):
                 include=["status", "subject_type", "search_name"],
                 name="report_list",
             ),
+            # Lists with the highest risk first
+            models.Index(
+                "workspace",
+                "environment",
+                models.F("risk_score").desc(nulls_last=True),
+                models.F("id").desc(),
+                name="report_by_risk",
+            ),
             # Lists by a status that few reports have
             models.Index(
                 "workspace",

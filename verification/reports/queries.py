@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import BigIntegerField, Q, QuerySet, Value
+from django.db.models import BigIntegerField, F, Q, QuerySet, Value
 
 from verification.db.base import ResultPage, force_custom_plan, read_page
 from verification.db.bulk_insert import Row
@@ -146,14 +147,35 @@ class Filters:
     zone: tzinfo = UTC
 
 
+class Sort(StrEnum):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    # The highest risk first, and reports without a score last
+    RISK = "risk"
+
+
+# Each is the order of an index of Report, forwards or backwards.
+ORDERS: dict[Sort, tuple[Any, ...]] = {
+    Sort.NEWEST: ("-created_at", "-id"),
+    Sort.OLDEST: ("created_at", "id"),
+    Sort.RISK: (F("risk_score").desc(nulls_last=True), "-id"),
+}
+
+
 @force_custom_plan()
 def list_reports(
-    workspace_id: UUID, environment: str, filters: Filters, *, page: int, size: int
+    workspace_id: UUID,
+    environment: str,
+    filters: Filters,
+    *,
+    sort: Sort = Sort.NEWEST,
+    page: int,
+    size: int,
 ) -> ResultPage[Report]:
-    """Return a page of the matching reports, newest first, and their total number."""
+    """Return a page of the matching reports, and their total number."""
     matching = _filtered_reports(workspace_id, environment, filters)
     # The index alone gives the ids, so the table is read for this page's rows only.
-    ids = matching.order_by("-created_at", "-id").values_list("id", flat=True)
+    ids = matching.order_by(*ORDERS[sort]).values_list("id", flat=True)
     found = read_page(ids, page, size)
     reports = Report.objects.in_bulk(found.rows)
     return replace(found, rows=[reports[id] for id in found.rows])

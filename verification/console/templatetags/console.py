@@ -242,6 +242,12 @@ def later_query(context: dict[str, Any], after: UUID | None = None) -> str:
 
 
 @register.simple_tag(takes_context=True)
+def listed(context: dict[str, Any], name: str, value: str) -> str:
+    """Return the query of the same list with this filter or order, from its start."""
+    return _list_query(context, name, value or None, "page", "before", "after")
+
+
+@register.simple_tag(takes_context=True)
 def without(context: dict[str, Any], name: str) -> str:
     """Return the query of the same list without a filter, from its first page."""
     return _list_query(context, name, None, "page", "before", "after")

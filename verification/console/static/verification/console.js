@@ -62,5 +62,13 @@ document.addEventListener("click", async (event) => {
   button.querySelector("[data-done]").hidden = false;
 });
 
+// <input type="checkbox" data-all="name">: ticks all boxes of that name in its form.
+document.addEventListener("change", (event) => {
+  const name = event.target.dataset.all;
+  if (!name) return;
+  for (const one of event.target.form.querySelectorAll(`[name="${name}"]`))
+    one.checked = event.target.checked;
+});
+
 showWhatNeedsScript(document);
 document.addEventListener("htmx:afterSwap", (event) => showWhatNeedsScript(event.target));

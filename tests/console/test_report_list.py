@@ -1,0 +1,198 @@
+"""The list of reports: its order, and what members do with several at once."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.world.clients import HOSTED, person
+from tests.world.decisions import Officer, create_case, create_ready_report
+from tests.world.orders import create_report_with_status
+from verification.backoffice.models import AuditEvent
+from verification.consents.models import Consent
+from verification.decisions.case_list import Standing, standings_of
+from verification.decisions.models import Case
+from verification.reports.models import Report
+
+ROW = re.compile(r'class="cover" href="[^"]*reports/([^"]+)"')
+
+
+def listed(visitor, **query) -> list[str]:
+    """Return the ids of the reports on the page, in its order."""
+    return ROW.findall(visitor.page("reports", query=query))
+
+
+def choose(visitor, verb: str, *reports: str, **fields):
+    """Press a button below the list."""
+    typed = {"verb": verb, "report": list(reports), **fields}
+    return visitor.post("reports-chosen", typed)
+
+
+def said(answer) -> str:
+    return answer.content.decode()
+
+
+def test_list_is_sorted_by_time_or_risk(owner, api):
+    draft = create_report_with_status(api, "DRAFT")
+    high = create_ready_report(api)
+    low = create_ready_report(api)
+    Report.objects.filter(pk=high).update(risk_score=90, risk_level="HIGH")
+    Report.objects.filter(pk=low).update(risk_score=5, risk_level="LOW")
+
+    assert listed(owner) == [low, high, draft]
+    assert listed(owner, sort="oldest") == [draft, high, low]
+    assert listed(owner, sort="risk") == [high, low, draft]
+    assert listed(owner, sort="risk", status="READY") == [high, low]
+    assert listed(owner, sort="name") == [low, high, draft]
+
+
+def test_row_names_subject_package_and_decision(owner, api):
+    api.create({**person(), "reference": "LN-1027"})
+    html = owner.page("reports")
+
+    assert "Wanjiku Kamau" in html
+    assert "LN-1027" in html
+    assert "Single checks" in html
+    assert "none yet" in html
+
+
+def test_decision_says_what_is_missing(api):
+    undecided, approved, reviewed = (
+        create_case(api, id_number) for id_number in ("11111111", "22222222", "3333333")
+    )
+    member = Officer(api)
+    member.decide(approved, "APPROVED")
+    member.decide(reviewed, "REVIEW")
+    draft = create_report_with_status(api, "DRAFT")
+    reports = Report.objects.values_list("pk", flat=True)
+
+    found = {str(pk): standing for pk, standing in standings_of(reports).items()}
+
+    assert found == {
+        undecided: Standing.NEEDED,
+        approved: Standing.APPROVED,
+        reviewed: Standing.REVIEW,
+    }
+    assert draft not in found
+
+
+def test_filter_keeps_tab_and_order(owner, api):
+    create_report_with_status(api, "DRAFT")
+
+    html = owner.page("reports", query={"status": "DRAFT", "sort": "risk"})
+
+    form = html.partition('<form class="filters"')[2].partition("</form>")[0]
+    assert '<input type="hidden" name="status" value="DRAFT"' in form
+    assert '<input type="hidden" name="sort" value="risk"' in form
+    assert (
+        '?status=READY&amp;sort=risk"' in html or '?sort=risk&amp;status=READY"' in html
+    )
+
+
+def test_several_reports_are_cancelled_after_a_question(officer, api):
+    draft = create_report_with_status(api, "DRAFT")
+    waiting = create_report_with_status(api, "PENDING_CONSENT")
+    ready = create_report_with_status(api, "READY")
+    chosen = (draft, waiting, ready)
+
+    asked = choose(officer, "cancel", *chosen)
+    assert "Cancel 2 reports?" in said(asked)
+    assert not Report.objects.filter(status="CANCELLED").exists()
+
+    done = choose(officer, "cancel", *chosen, confirmed="on", query="status=DRAFT")
+
+    cancelled = Report.objects.filter(status="CANCELLED").values_list("pk", flat=True)
+    assert {str(pk) for pk in cancelled} == {draft, waiting}
+    assert "2 reports are cancelled." in said(done)
+    assert "It has ended, and stays as it is." in said(done)
+    assert f"{ready}" in said(done)
+    assert "?status=DRAFT" in said(done)
+    assert AuditEvent.objects.filter(action="report.cancelled").count() == 2
+
+
+def test_several_drafts_are_launched_for_the_price_that_was_shown(officer, api):
+    drafts = [create_report_with_status(api, "DRAFT") for _ in range(2)]
+    waiting = create_report_with_status(api, "PENDING_CONSENT")
+    before = api.account.balance
+
+    quote = said(choose(officer, "launch", *drafts, waiting))
+    assert "Launch 2 reports?" in quote
+    assert "It is not a draft." in quote
+    digest = re.search(r'name="digest" value="([^"]+)"', quote)[1]
+    assert "have changed" in said(choose(officer, "launch", *drafts, digest="x"))
+    assert Report.objects.filter(status="DRAFT").count() == 2
+
+    answer = choose(officer, "launch", *drafts, waiting, digest=digest)
+
+    assert answer.status_code == 303
+    assert not Report.objects.filter(status="DRAFT").exists()
+    assert f"Launch for KES {before - api.account.balance:,.2f}" in quote
+
+
+def test_links_are_sent_again_to_those_who_wait(officer, api):
+    waiting = api.create({**person(email="w@people.test"), "consent": HOSTED})["id"]
+    ready = create_ready_report(api)
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+
+    html = said(choose(officer, "resend", waiting, ready))
+
+    assert "No link can be sent now." in html
+    assert "1 link is sent again." in html
+    assert AuditEvent.objects.filter(action="report.consent-resent").exists()
+
+
+def test_several_cases_are_assigned_and_none_is_taken_away(owner, officer, api):
+    free, taken = create_case(api, "11111111"), create_case(api, "22222222")
+    Case.objects.filter(pk=taken).update(assignee=owner.member)
+
+    html = said(choose(officer, "assign", free, taken, member=officer.member.pk))
+
+    assert Case.objects.get(pk=free).assignee == officer.member
+    assert Case.objects.get(pk=taken).assignee == owner.member
+    assert "has it now" in html
+
+
+def test_assignment_needs_a_member_who_may_decide(officer, viewer, api):
+    case = create_case(api)
+
+    for member in (viewer.member.pk, "nobody", ""):
+        choose(officer, "assign", case, member=member)
+
+    assert Case.objects.get(pk=case).assignee is None
+
+
+@pytest.mark.parametrize("verb", ["launch", "cancel", "resend", "assign"])
+def test_verbs_need_the_permission_of_the_single_ones(viewer, api, verb):
+    report = create_report_with_status(api, "DRAFT")
+
+    assert choose(viewer, verb, report, confirmed="on").status_code == 403
+    assert 'name="verb"' not in viewer.page("reports")
+    assert Report.objects.get().status == "DRAFT"
+
+
+@pytest.mark.parametrize(
+    "reports", [[], ["x"], ["0198c0de-0000-7000-8000-000000000000"]]
+)
+def test_without_a_report_the_list_asks_for_a_choice(officer, reports):
+    answer = officer.http.post(
+        officer.url("reports-chosen"),
+        {"verb": "cancel", "report": reports, "query": "sort=risk"},
+        follow=True,
+    )
+
+    assert "Choose reports in the list first." in said(answer)
+    assert answer.request["QUERY_STRING"] == "sort=risk"
+
+
+def test_reports_of_others_are_not_changed(stranger, owner, api):
+    draft = create_report_with_status(api, "DRAFT")
+
+    choose(stranger, "cancel", draft, confirmed="on")
+    owner.post(
+        "reports-chosen",
+        {"verb": "cancel", "report": draft, "confirmed": "on"},
+        "production",
+    )
+
+    assert Report.objects.get().status == "DRAFT"

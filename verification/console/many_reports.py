@@ -1,0 +1,300 @@
+"""Members cancel, launch or assign the reports chosen in a list, or send links again.
+
+Each report goes through the verb of its own page. A page says of which reports a verb
+was refused, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Sum
+from django.http import HttpResponse
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from verification.checks.models import CheckResult
+from verification.consents.links import consent_links
+from verification.console.base import (
+    PAGE_SIZE,
+    Place,
+    Refusals,
+    Text,
+    deciders_of,
+    member_name,
+    post_required,
+    refusal_text,
+)
+from verification.console.case_pages import case_refusal
+from verification.console.order_pages import require_order_rate
+from verification.console.orders import (
+    LaunchQuote,
+    actions_of,
+    covers,
+    fault_text,
+    launch_as_quoted,
+    quote_launches,
+)
+from verification.console.report_actions import (
+    ENDED,
+    REFUSALS,
+    blocker_texts,
+)
+from verification.decisions import cases
+from verification.decisions.cases import CaseRefused
+from verification.decisions.models import Case
+from verification.payments.links import payment_links
+from verification.reports.ends import UNCALLED
+from verification.reports.ends import cancel as cancel_report
+from verification.reports.hosted_links import NotRenewable
+from verification.reports.models import PaymentMode, Report, ReportStatus
+from verification.web.pages import read_id
+from workspaces.ledger import InsufficientBalance
+from workspaces.members import Permission, require_permission, require_present
+from workspaces.models import Member
+
+NOT_A_DRAFT = _("It is not a draft.")
+NOT_IN_QUEUE = _("It does not wait for a decision.")
+NO_CHOICE = _("Choose reports in the list first.")
+NO_MEMBER = _("Choose a member who may decide.")
+NOT_COVERED = _("The balance does not cover it. Nothing was launched: top it up first.")
+CHANGED = _(
+    "The price or the drafts have changed, so nothing was launched. Look again."
+)
+
+
+class NoLink(Exception):
+    """The report waits for nobody who could get a link."""
+
+
+# Why a verb was refused for a report
+Refused = tuple[Report, Text]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The reports that were chosen on one page of the list."""
+
+    place: Place
+    reports: list[Report]
+    # The query of the list, to which the member returns
+    query: str
+
+    def back(self, *, success: Text = "", error: Text = "") -> HttpResponse:
+        answer = self.place.to("reports", success=success, error=error)
+        if self.query:
+            answer["Location"] += f"?{self.query}"
+        return answer
+
+    def render(self, name: str, **shown: Any) -> HttpResponse:
+        more = {"reports": self.reports, "query": self.query}
+        return self.place.render(f"reports/{name}", {**more, **shown})
+
+    def carry_out(
+        self,
+        verb: Callable[[Report], None],
+        refusals: Refusals,
+        done: Callable[..., str],
+    ) -> HttpResponse:
+        """Call the verb for each report, and say for which it was refused."""
+        refused: list[Refused] = []
+        for report in self.reports:
+            try:
+                with transaction.atomic():
+                    verb(report)
+            except tuple(refusals) as e:
+                refused.append((report, refusal_text(refusals, e)))
+        count = len(self.reports) - len(refused)
+        success = done(count) if count else ""
+        if not refused:
+            return self.back(success=success)
+        return self.render("many_done", success=success, refused=refused)
+
+
+@post_required(Permission.SEE)
+def act(place: Place) -> HttpResponse:
+    """Do what the pressed button says with the chosen reports."""
+    typed = place.request.POST
+    chosen = Chosen(place, _read_reports(place), typed.get("query", ""))
+    name = typed.get("verb", "")
+    if name not in VERBS or not chosen.reports:
+        return chosen.back(error=NO_CHOICE)
+    permission, verb = VERBS[name]
+    require_permission(place.member, permission)
+    return verb(chosen)
+
+
+def _read_reports(place: Place) -> list[Report]:
+    """Return the chosen reports of this place, a page of the list at most."""
+    typed = place.request.POST.getlist("report")[:PAGE_SIZE]
+    ids = [id for one in typed if (id := read_id(one))]
+    joined = Report.objects.select_related("consent", "payment", "workspace")
+    found = joined.filter(pk__in=ids, **place.lookups).in_bulk()
+    return [found[id] for id in dict.fromkeys(ids) if id in found]
+
+
+def _cancel(chosen: Chosen) -> HttpResponse:
+    """Show what a cancellation gives back; cancel the reports once it is confirmed."""
+    place, typed = chosen.place, chosen.place.request.POST
+    if "confirmed" not in typed:
+        open_ones = [report for report in chosen.reports if not report.is_ended]
+        if not open_ones:
+            return chosen.render(
+                "many_done", refused=[(one, ENDED) for one in chosen.reports]
+            )
+        return chosen.render(
+            "many_cancel", count=len(open_ones), credit=_credit_of(open_ones)
+        )
+
+    def cancel(report: Report) -> None:
+        require_present(place.member, Permission.ORDER)
+        cancel_report(place.client, report.pk)
+        place.record("report.cancelled", report)
+
+    def done(count: int) -> str:
+        text = ngettext(
+            "%(count)s report is cancelled.", "%(count)s reports are cancelled.", count
+        )
+        return text % {"count": count}
+
+    return chosen.carry_out(cancel, REFUSALS, done)
+
+
+def _credit_of(reports: Iterable[Report]) -> Decimal:
+    """Return what a cancellation of these reports gives back to the workspace."""
+    billed = [
+        report.pk
+        for report in reports
+        if report.status != ReportStatus.DRAFT
+        and report.payment_mode == PaymentMode.SELF
+    ]
+    uncalled = CheckResult.objects.filter(UNCALLED, report__in=billed)
+    return uncalled.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
+
+
+def _launch(chosen: Chosen) -> HttpResponse:
+    """Show what the drafts cost; launch them together for the price that was shown."""
+    place, typed = chosen.place, chosen.place.request.POST
+    place.require_live()
+    if "digest" not in typed:
+        return _show_launch(chosen)
+    require_order_rate(place)
+    drafts = [report.pk for report in _quote(chosen).drafts]
+    if not drafts:
+        return _show_launch(chosen)
+    try:
+        with transaction.atomic():
+            require_present(place.member, Permission.ORDER)
+            launch_as_quoted(place.client, drafts, typed["digest"])
+            for report in chosen.reports:
+                if report.pk in drafts:
+                    place.record("report.launched", report)
+    except InsufficientBalance:
+        return _show_launch(chosen, NOT_COVERED)
+    except tuple(REFUSALS):
+        return _show_launch(chosen, CHANGED)
+    text = ngettext(
+        "%(count)s report is launched.", "%(count)s reports are launched.", len(drafts)
+    )
+    return chosen.back(success=text % {"count": len(drafts)})
+
+
+def _quote(chosen: Chosen) -> LaunchQuote:
+    return quote_launches(chosen.place.client, [one.pk for one in chosen.reports])
+
+
+def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
+    quoted = _quote(chosen)
+    refused: list[Refused] = [
+        (
+            report,
+            " ".join(
+                [
+                    *blocker_texts(blockers, gap),
+                    *(fault_text(one, {}) for one in faults),
+                ]
+            ),
+        )
+        for report, blockers, gap, faults in quoted.refused
+    ]
+    drafts = {report.pk for report in quoted.drafts} | {one.pk for one, _ in refused}
+    refused += [(one, NOT_A_DRAFT) for one in chosen.reports if one.pk not in drafts]
+    return chosen.render(
+        "many_launch",
+        error=error,
+        quoted=quoted,
+        refused=refused,
+        is_covered=covers(chosen.place.client, quoted.charge),
+    )
+
+
+def _resend(chosen: Chosen) -> HttpResponse:
+    """Send each subject or payer another link to the page that waits for them."""
+    place = chosen.place
+
+    def resend(report: Report) -> None:
+        require_present(place.member, Permission.ORDER)
+        actions = actions_of(report)
+        if actions["resend_consent"]:
+            consent_links.resend(place.client, report.pk)
+            place.record("report.consent-resent", report)
+        elif actions["resend_payment"]:
+            payment_links.resend(place.client, report.pk)
+            place.record("report.payment-resent", report)
+        else:
+            raise NoLink
+
+    def done(count: int) -> str:
+        text = ngettext(
+            "%(count)s link is sent again.", "%(count)s links are sent again.", count
+        )
+        return text % {"count": count}
+
+    refusals = {**REFUSALS, NoLink: REFUSALS[NotRenewable]}
+    return chosen.carry_out(resend, refusals, done)
+
+
+def _assign(chosen: Chosen) -> HttpResponse:
+    """Give the cases that nobody has to a member."""
+    place = chosen.place
+    to = _read_decider(place)
+    if to is None:
+        return chosen.back(error=NO_MEMBER)
+
+    def assign(report: Report) -> None:
+        who = place.by.actor
+        cases.assign(place.client, report.pk, place.member, who, to=to.pk, seen=None)
+
+    def done(count: int) -> str:
+        text = ngettext(
+            "%(name)s has %(count)s report more.",
+            "%(name)s has %(count)s reports more.",
+            count,
+        )
+        return text % {"name": member_name(to), "count": count}
+
+    refusals: Refusals = {
+        Case.DoesNotExist: NOT_IN_QUEUE,
+        CaseRefused: case_refusal,
+    }
+    return chosen.carry_out(assign, refusals, done)
+
+
+def _read_decider(place: Place) -> Member | None:
+    member: UUID | None = read_id(place.request.POST.get("member", ""))
+    found = deciders_of(place.workspace).select_related("user")
+    return found.filter(pk=member).first() if member else None
+
+
+# The name of a button -> the permission that its verb needs, and the verb
+VERBS: dict[str, tuple[Permission, Callable[[Chosen], HttpResponse]]] = {
+    "launch": (Permission.ORDER, _launch),
+    "cancel": (Permission.ORDER, _cancel),
+    "resend": (Permission.ORDER, _resend),
+    "assign": (Permission.DECIDE_REPORTS, _assign),
+}
