@@ -124,13 +124,19 @@ def test_text_that_only_looks_like_a_formula_stays_a_text(text):
 
 
 @pytest.mark.parametrize("file", [csv_file, xlsx_file])
-def test_500_rows_are_read_and_501_are_refused(file):
+def test_lines_beyond_500_rows_and_some_titles_are_refused(file):
     name = "a.csv" if file is csv_file else "a.xlsx"
-    rows = [[f"Person {n}"] for n in range(501)]
+    lines = [[f"Person {n}"] for n in range(521)]
 
-    assert len(read_sheet(name, file(["Full name"], *rows[:500])).rows) == 500
+    assert len(read_sheet(name, file(*lines[:520])).lines) == 520
     with pytest.raises(TooManyRows):
-        read_sheet(name, file(["Full name"], *rows))
+        read_sheet(name, file(*lines))
+
+
+def test_title_above_the_headings_does_not_hide_the_separator():
+    content = b"Loans, November\n\nName;Amount\nW. Kamau;1,5\nTotal;1,5\n"
+
+    assert texts("a.csv", content)[1:3] == [["Name", "Amount"], ["W. Kamau", "1,5"]]
 
 
 @pytest.mark.parametrize("content", [b"Full name\n", b"\n\n", b"Full name\n,,\n"])

@@ -49,8 +49,13 @@ from tests.world.subject import Visitor, newest_code
 from verification.batches.cells import Cell, Line, Sheet
 from verification.batches.models import Upload
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.console.batches import OpenUpload, place_batch, store_upload
-from verification.console.orders import Choice
+from verification.console.batch_uploads import (
+    OpenUpload,
+    choose_columns,
+    store_upload,
+)
+from verification.console.batches import judge_upload, place_batch
+from verification.console.orders import Choice, Offer
 from verification.decisions import notices
 from verification.files.inspection import inspect
 from verification.notifications.delivery import send_due_notifications
@@ -586,10 +591,12 @@ class World:
             values[-1] = "Another loan application"
             upload = store_upload(client, name, sheet, chosen, {})
             if number == 2:
-                self.order_upload(client, upload)
+                columns = OpenUpload.of(upload).mapping(client, Offer.to(client))
+                choose_columns(client, upload.pk, columns.inputs)
+                self.order_upload(client, Upload.objects.get(pk=upload.pk))
 
     def order_upload(self, client: Client, upload: Upload) -> None:
-        judged = OpenUpload.of(upload).judge(client)
+        judged = judge_upload(client, OpenUpload.of(upload))
         assert judged.quote, judged.faults
         digest = judged.quote.digest
         report_ids = place_batch(

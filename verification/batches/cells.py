@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 MAX_ROWS = 500
+# Lines besides the rows: titles above the headings, totals and remarks below
+MORE_LINES = 20
 MAX_COLUMNS = 100
 # Lines of a sheet that are read, empty ones included
 MAX_LINES = 5000
 # Longer than any text that an order takes. The rest of a cell is not kept.
 MAX_TEXT = 1000
+# In place of the index of a line
+NO_HEADINGS = -1
 MOMENT_FORMAT = "%Y-%m-%dT%H:%M"
 
 
@@ -63,15 +67,40 @@ class Workbook:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The first line that is not empty, and those below it."""
+    """The lines that are not empty: those above the headings, these, and the rows."""
 
     header: Line
     rows: list[Line] = field(default_factory=list)
     # None for a CSV file
     workbook: Workbook | None = None
+    above: list[Line] = field(default_factory=list)
 
     @property
-    def hidden_rows(self) -> list[int]:
-        """The numbers of the rows that a spreadsheet does not show."""
-        hidden = set(self.workbook.hidden) if self.workbook else set()
-        return [row.number for row in self.rows if row.number in hidden]
+    def lines(self) -> list[Line]:
+        """All lines in order, without a header that stands in for missing headings."""
+        headings = [self.header] if self.header.cells else []
+        return [*self.above, *headings, *self.rows]
+
+    def with_heading(self, place: int) -> Sheet:
+        """Return the sheet with the headings in the line of this index.
+
+        NO_HEADINGS makes rows of all lines.
+        """
+        lines = self.lines
+        if place == NO_HEADINGS:
+            return Sheet(Line(0, []), lines, self.workbook)
+        return Sheet(lines[place], lines[place + 1 :], self.workbook, lines[:place])
+
+    @property
+    def place_of_heading(self) -> int:
+        """The index of the headings among all lines, or NO_HEADINGS."""
+        return len(self.above) if self.header.cells else NO_HEADINGS
+
+    @property
+    def hidden(self) -> set[int]:
+        """The numbers of lines that a spreadsheet does not show."""
+        return set(self.workbook.hidden) if self.workbook else set()
+
+    @property
+    def width(self) -> int:
+        return max(len(line.cells) for line in [self.header, *self.rows])

@@ -1,4 +1,4 @@
-"""Files of members: uploads that wait for their order, and the batches ordered."""
+"""Files of members: uploads that wait for their order, mappings, batches ordered."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from workspaces.models import Environment, Workspace
 UPLOAD_RETENTION = timedelta(hours=24)
 # Of each member; another upload deletes the oldest.
 MAX_UPLOADS = 20
+# Of each workspace and environment; another mapping deletes the oldest.
+MAX_MAPPINGS = 100
 # A number of fewer characters must be all that a cell holds.
 SHORTEST_NUMBER = 5
 # The digits of a phone number without the code of its country
@@ -43,8 +45,8 @@ class Upload(models.Model):
     environment = models.CharField(max_length=10, choices=Environment)
     # The member who may order it, as in timelines: "member 0199…"
     created_by = models.CharField(max_length=100)
-    # {name, choice, common, lines, workbook, subjects}: see console/batches.py.
-    # `subjects` are their ids, as reports have them.
+    # {name, choice, common, lines, heading, columns, mended, skipped, workbook,
+    # subjects}: see console/uploads.py. `subjects` are their ids, as reports have them.
     content = EncryptedJSONField()
     created_at = models.DateTimeField(default=now, editable=False)
 
@@ -112,6 +114,38 @@ class Batch(models.Model):
         return str(self.pk)
 
 
+class ColumnMapping(models.Model):
+    """What a workspace has chosen for the columns of files with these headings.
+
+    The next file with the same headings is read alike. No heading is kept: a file
+    without headings has a person in its first line.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # The constraint `one_mapping_of_headings` begins with this column.
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="column_mappings", db_index=False
+    )
+    environment = models.CharField(max_length=10, choices=Environment)
+    # The keyed hash of all headings and of the kind of subjects
+    headings = KeyedHashField()
+    # By the headings in alphabetical order: the name of an input, "" for a column that
+    # is ignored, or null to guess
+    inputs = models.JSONField()
+    updated_at = models.DateTimeField(default=now, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "environment", "headings"],
+                name="one_mapping_of_headings",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+
 @job
 def purge_uploads() -> int:
     """Delete uploads that nobody has ordered in time; return how many."""
@@ -165,8 +199,9 @@ def _numbers(members: dict[str, Any]) -> Iterator[str]:
 
 def _rows(content: dict[str, Any]) -> Iterator[list[str]]:
     yield [content["name"], *map(str, content["common"].values())]
-    for _, cells in content["lines"]:
-        yield [text for text, _ in cells]
+    mended = content.get("mended", {})
+    for number, cells in content["lines"]:
+        yield [text for text, _ in cells] + list(mended.get(str(number), {}).values())
 
 
 def _names_one_of(

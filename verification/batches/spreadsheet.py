@@ -19,6 +19,7 @@ from verification.batches.cells import (
     MAX_LINES,
     MAX_ROWS,
     MAX_TEXT,
+    MORE_LINES,
     Cell,
     Kind,
     Line,
@@ -51,6 +52,8 @@ NAMED_SEPARATOR = re.compile(r"sep=([,;\t])\r?\n", re.IGNORECASE)
 FORMULA = re.compile(r"[=@]|[+-]\D")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 COLUMN_WIDTH = 24
+# Letters in which the separator of a CSV file is looked for
+MAX_SAMPLE = 20_000
 # All texts of a file; MAX_ROWS full rows have half of it.
 MAX_LETTERS = 1_000_000
 # Letters beyond ASCII in a file that may be of Windows or of a Mac
@@ -58,11 +61,11 @@ MAX_ACCENTS = 50_000
 
 
 class TooManyRows(Exception):
-    """The sheet has more than MAX_ROWS rows below its header."""
+    """The file has more than MAX_ROWS rows to order."""
 
 
 class NoRows(Exception):
-    """The sheet has no row below its header."""
+    """The sheet has no row below its headings."""
 
 
 class UnmatchedQuotes(Exception):
@@ -76,6 +79,7 @@ class UnmatchedQuotes(Exception):
 def read_sheet(name: str, content: bytes) -> Sheet:
     """Return the sheet of an uploaded file: of a workbook the first that is not hidden.
 
+    Its header is the first line that is not empty.
     Raises Unacceptable, Busy, TooManyRows, NoRows and UnmatchedQuotes.
     """
     if not content:
@@ -98,7 +102,7 @@ def read_sheet(name: str, content: bytes) -> Sheet:
         raise Unacceptable(Fault.BOMB)
     if len(lines) < 2:
         raise NoRows
-    if len(lines) > MAX_ROWS + 1:
+    if len(lines) > MAX_ROWS + MORE_LINES:
         raise TooManyRows
     return Sheet(lines[0], lines[1:], workbook)
 
@@ -145,11 +149,24 @@ def _decode_as(encoding: str, content: bytes) -> str:
 
 
 def _separator(text: str) -> str:
-    """Return what separates most cells of the first line that is not empty."""
-    lines = io.StringIO(text, newline="")
-    first = next((line for line in lines if line.strip()), "")
-    outside_quotes = re.sub(r'"[^"]*"', "", first)
-    return max(SEPARATORS, key=outside_quotes.count)
+    """Return what separates cells in most of the first lines.
+
+    A title above the headings has no separator. One line below them may have it in a
+    text.
+    """
+    outside_quotes = re.sub(r'"[^"]*"', "", text[:MAX_SAMPLE])
+    lines = [line for line in outside_quotes.splitlines() if line.strip()]
+    lines = lines[:MORE_LINES]
+
+    def weight(separator: str) -> tuple[int, int, bool]:
+        counts = [line.count(separator) for line in lines]
+        many = sum(map(bool, counts))
+        if many < 2 and not any(counts[:1]):
+            return 0, 0, False
+        # Commas stand in titles and in numbers, too.
+        return many, sum(counts), separator != ","
+
+    return max(SEPARATORS, key=weight)
 
 
 def _split(text: str, separator: str, first: int) -> list[Line]:
@@ -165,7 +182,7 @@ def _split(text: str, separator: str, first: int) -> list[Line]:
                 raise Unacceptable(Fault.TOO_LONG)
             if texts:
                 lines.append(Line(number, [_csv_cell(each) for each in texts]))
-            if len(lines) > MAX_ROWS + 1:
+            if len(lines) > MAX_ROWS + MORE_LINES:
                 break
     except csv.Error:
         raise UnmatchedQuotes(reader.line_num) from None

@@ -27,6 +27,7 @@ from verification.batches.cells import (
     MAX_ROWS,
     MAX_TEXT,
     MOMENT_FORMAT,
+    MORE_LINES,
     Kind,
 )
 from verification.files.inspection import Fault, Unacceptable, answer_within_limits
@@ -112,7 +113,7 @@ def _lines(sheet: Any) -> Iterator[tuple[int, list[tuple[str, str]]]]:
             raise Unacceptable(Fault.TOO_LONG)
         found += 1
         yield number, cells
-        if found > MAX_ROWS + 1:
+        if found > MAX_ROWS + MORE_LINES:
             # The reader of the answer sees that there is a row too many.
             return
 

@@ -1,4 +1,4 @@
-"""Pages of batches: choose checks, upload a file, put it right, order, follow it.
+"""Pages of batches: choose checks, send a file, mend it, order, follow it.
 
 The file's rows are stored sealed until they are ordered, for 24 hours at most. The
 address of a page has the id of the upload, which becomes that of the batch.
@@ -6,8 +6,10 @@ address of a page has the id of the upload, which becomes that of the batch.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -16,29 +18,50 @@ from django.db import transaction
 from django.db.models import Count
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from verification.batches.models import UPLOAD_RETENTION, Batch, Upload
-from verification.batches.spreadsheet import MEDIA_TYPES, write_sheet
+from verification.batches.spreadsheet import (
+    MEDIA_TYPES,
+    NoRows,
+    TooManyRows,
+    write_sheet,
+)
 from verification.console.base import (
     PAGE_SIZE,
     Place,
     Text,
     member_required,
 )
+from verification.console.batch_columns import IGNORED, Columns
+from verification.console.batch_rows import Row
+from verification.console.batch_uploads import (
+    Mended,
+    OpenUpload,
+    choose_columns,
+    create_upload,
+    mend_rows,
+    skip_rows,
+    store_upload,
+    take_rows_back,
+)
 from verification.console.batches import (
     BatchReport,
     FileOrdered,
     Judged,
-    OpenUpload,
+    RowFault,
     columns_of,
     common_inputs,
+    judge_upload,
     orders_before,
     place_batch,
     reports_of,
-    store_upload,
 )
 from verification.console.order_form import (
+    NO_ROWS,
+    TOO_MANY_ROWS,
     ChoiceForm,
+    ColumnsForm,
     UploadForm,
     choice_context,
 )
@@ -78,8 +101,15 @@ from workspaces.models import Member
 
 UPLOADS_PER_MINUTE = 20
 MAX_NAME_LENGTH = 150
-# Rows that the quote shows. The member has the file.
-SHOWN_ROWS = 10
+# Rows that the quote shows, from the beginning and from the end
+FIRST_ROWS, LAST_ROWS = 7, 3
+# Rows with faults that a page shows, to be mended or left out
+FAULTY_ROWS = 25
+# Cells of a column by which the member knows it
+SAMPLES = 3
+# The number of a row; the name of a field: the numbers of a row and of a column
+ROW = re.compile(r"\d{1,5}")
+CELL = re.compile(r"cell-(\d{1,5})-(\d{1,3})")
 # A cell of a page shows no more of a text.
 SHOWN_LETTERS = 100
 UNCONFIRMED = _(
@@ -124,20 +154,38 @@ def upload(place: Place) -> HttpResponse:
     choice = chosen.choice
     inputs = common_inputs(choice, place.offer)
     earlier = _earlier_upload(place)
+    opened = OpenUpload.of(earlier) if earlier else None
     if place.posted is None:
-        initial = OpenUpload.of(earlier).common if earlier else {"reuse": True}
-        return _render_upload(place, choice, UploadForm(None, inputs, initial=initial))
-    form = UploadForm(place.posted, inputs, files=place.files)
+        initial = opened.common if opened else {"reuse": True}
+        form = UploadForm(None, inputs, is_sent=bool(earlier), initial=initial)
+        return _render_upload(place, choice, form)
+    form = UploadForm(place.posted, inputs, is_sent=bool(earlier), files=place.files)
     if not place.is_valid_upload(form, "uploads", UPLOADS_PER_MINUTE):
         return _render_upload(place, choice, form, status_of(form))
-    name, sheet = form.cleaned_data["file"]
-    kept = store_upload(
-        place.client, one_line(name)[-MAX_NAME_LENGTH:], sheet, choice, form.values
-    )
+    try:
+        kept = _keep(place, choice, form, opened)
+    except (NoRows, TooManyRows) as e:
+        form.add_error("file", NO_ROWS if isinstance(e, NoRows) else TOO_MANY_ROWS)
+        return _render_upload(place, choice, form)
     if earlier:
         # The file that was put right takes its place.
         earlier.delete()
     return place.to("reports-batch", batch=kept.pk)
+
+
+def _keep(
+    place: Place, choice: Choice, form: UploadForm, earlier: OpenUpload | None
+) -> Upload:
+    """Keep the rows of the file, or of the earlier one if none is sent."""
+    if sent := form.cleaned_data["file"]:
+        name, sheet = sent
+        name = one_line(name)[-MAX_NAME_LENGTH:]
+        return store_upload(place.client, name, sheet, choice, form.values)
+    assert earlier  # noqa: S101
+    # Other checks may need other columns.
+    columns = earlier.columns if earlier.choice == choice else None
+    opened = replace(earlier, choice=choice, common=form.values, columns=columns)
+    return create_upload(place.client, opened)
 
 
 def _render_choice(place: Place, form: ChoiceForm) -> HttpResponse:
@@ -159,10 +207,12 @@ def _earlier_upload(place: Place) -> Upload | None:
 def _render_upload(
     place: Place, choice: Choice, form: UploadForm, status: int = 200
 ) -> HttpResponse:
+    earlier = _earlier_upload(place)
     shown = {
         **choice_context(choice, place.offer),
         "form": form,
-        "earlier": _earlier_upload(place),
+        "earlier": earlier,
+        "earlier_name": earlier.content["name"] if earlier else "",
         "columns": columns_of(choice, place.offer),
         "hours": int(UPLOAD_RETENTION.total_seconds()) // 3600,
     }
@@ -206,33 +256,125 @@ def show(place: Place, batch: UUID) -> HttpResponse:
     if step in {"order", "draft"}:
         require_order_rate(place)
         return _place(place, kept, draft=step == "draft")
+    if step in {"columns", "mend", "skip", "back"}:
+        require_order_rate(place)
+        return _change(place, kept, step)
     return _show_upload(place, kept)
 
 
+def _change(place: Place, kept: Upload, step: str) -> HttpResponse:
+    """Change what is read of the file; then show what is wrong, or the quote."""
+    assert place.posted is not None  # noqa: S101
+    client, opened = place.client, OpenUpload.of(kept)
+    if step == "columns":
+        columns = opened.mapping(client, place.offer)
+        form = ColumnsForm(place.posted, opened, columns, place.offer)
+        if not form.is_valid():
+            return _show_columns(place, kept, opened, columns, form)
+        choose_columns(client, kept.pk, form.columns)
+    elif step == "back":
+        take_rows_back(client, kept.pk)
+    else:
+        ticked = place.posted.getlist("ignore")
+        ignored = [int(text) for text in ticked if ROW.fullmatch(text)]
+        mend_rows(client, kept.pk, _typed_cells(place, opened), ignored)
+    if step == "skip":
+        opened = OpenUpload.of(_uploads(place).get(pk=kept.pk))
+        skip_rows(client, kept.pk, judge_upload(client, opened).faulty_numbers)
+    return place.to("reports-batch", batch=kept.pk)
+
+
+def _typed_cells(place: Place, opened: OpenUpload) -> Mended:
+    """Return the cells whose text the member has changed."""
+    assert place.posted is not None  # noqa: S101
+    lines = {line.number: line for line in opened.sheet.rows}
+    found: Mended = {}
+    for name, text in place.posted.items():
+        if not (cell := CELL.fullmatch(name)):
+            continue
+        row, column = map(int, cell.groups())
+        is_known = row in lines and column < opened.original.width
+        if is_known and str(text) != lines[row].at(column).text:
+            found.setdefault(row, {})[column] = str(text)
+    return found
+
+
 def _show_upload(place: Place, kept: Upload, error: Text = "") -> HttpResponse:
-    """Show what is wrong in the file, or what its order costs."""
+    """Show the columns to confirm, what is wrong in the file, or what it costs."""
     opened = OpenUpload.of(kept)
-    judged = opened.judge(place.client)
+    columns = opened.mapping(place.client, place.offer)
+    is_known = not (columns.unsure or opened.missing(columns.inputs, place.offer))
+    if not is_known or "columns" in place.request.GET:
+        form = ColumnsForm(None, opened, columns, place.offer)
+        return _show_columns(place, kept, opened, columns, form)
+    judged = judge_upload(place.client, opened)
+    rows, sheet = judged.rows, opened.sheet
     shown = {
         **choice_context(opened.choice, place.offer),
         "upload": kept,
         "name": opened.name,
-        "header": [cell.text for cell in opened.sheet.header.cells],
         "judged": judged,
-        "count": len(opened.sheet.rows),
-        "workbook": opened.sheet.workbook,
-        "hidden": opened.sheet.hidden_rows,
+        "count": len(rows.rows),
+        "workbook": sheet.workbook,
+        "hidden": [r.line.number for r in rows.rows if r.line.number in sheet.hidden],
+        "headings": _headings(opened, judged),
+        "unused": [
+            sheet.header.at(number).text[:SHOWN_LETTERS] or number + 1
+            for number, name in sorted(columns.inputs.items())
+            if name == IGNORED
+        ],
         "error": error,
     }
     if judged.is_faulty:
-        return place.render(
-            "batches/faults", {**shown, **_faults_context(opened, judged)}
-        )
+        return place.render("batches/faults", {**shown, **_faults_context(judged)})
     shown["orders_before"] = [
         _summary_of(batch, place.offer)
-        for batch in orders_before(place.client, opened.sheet)
+        for batch in orders_before(place.client, opened.original)
     ]
     return place.render("batches/quote", {**shown, **_quote_context(place, judged)})
+
+
+def _show_columns(
+    place: Place,
+    kept: Upload,
+    opened: OpenUpload,
+    columns: Columns,
+    form: ColumnsForm,
+) -> HttpResponse:
+    """Ask what each column is."""
+    rows = opened.original.rows
+    shown = {
+        **choice_context(opened.choice, place.offer),
+        "upload": kept,
+        "name": opened.name,
+        "form": form,
+        "missing": opened.missing(columns.inputs, place.offer),
+        "columns": [
+            (
+                form[name],
+                [text[:SHOWN_LETTERS] for row in rows if (text := row.at(number).text)][
+                    :SAMPLES
+                ],
+                number in columns.unsure,
+            )
+            for number, name in form.names.items()
+        ],
+        "above": [line.number for line in opened.original.above],
+        "count": len(rows),
+    }
+    return place.render("batches/columns", shown)
+
+
+def _headings(opened: OpenUpload, judged: Judged) -> list[tuple[int, str]]:
+    """Return number and heading of each column that the order uses."""
+    return [
+        (
+            number,
+            opened.original.header.at(number).text[:SHOWN_LETTERS]
+            or str(judged.rows.inputs[name].label),
+        )
+        for number, name in judged.rows.columns.items()
+    ]
 
 
 def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
@@ -249,29 +391,27 @@ def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
     }
 
 
-def _faults_context(opened: OpenUpload, judged: Judged) -> dict[str, Any]:
-    """Return the rows with faults as a table: each cell with what is wrong in it."""
-    width = max([*judged.rows.columns, *judged.rows.faults], default=-1) + 1
+def _faults_context(judged: Judged) -> dict[str, Any]:
+    """Return the first rows with faults as a table: cells with what is wrong."""
+    faults: dict[int, list[RowFault]] = {}
+    for fault in judged.faults:
+        faults.setdefault(fault.row, []).append(fault)
+    lines = {row.line.number: row.line for row in judged.rows.rows}
+    shown = list(faults)[:FAULTY_ROWS]
     table = []
-    for row, faults in judged.faulty_rows():
-        at = {fault.column: fault.text for fault in faults}
+    for number in shown:
+        at = {fault.column: fault.text for fault in faults[number]}
         cells = [
-            (number, row.line.at(number).text[:SHOWN_LETTERS], at.get(number))
-            for number in range(width)
+            (column, lines[number].at(column).text, at.get(column))
+            for column in judged.rows.columns
         ]
-        table.append((row.line.number, cells, [f for f in faults if f.column is None]))
+        table.append((number, cells, [f for f in faults[number] if f.column is None]))
     return {
         "table": table,
-        "headings": [
-            (
-                number,
-                opened.sheet.header.at(number).text[:SHOWN_LETTERS],
-                judged.rows.faults.get(number),
-            )
-            for number in range(width)
-        ],
-        "known": [one.label for one in judged.rows.inputs.values()],
-        "faulty": len(table),
+        "listed": [fault for number in shown for fault in faults[number]],
+        "faulty": len(faults),
+        "more": len(faults) - len(shown),
+        "rest": len(judged.rows.rows) - len(faults),
     }
 
 
@@ -294,8 +434,23 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
         "others": same_subject_reports(
             place.client, [one.order for one in quote.orders]
         ),
-        "first": judged.rows.rows[:SHOWN_ROWS],
+        "rows": [_shown_cells(judged, row) for row in _ends(judged.rows.rows)],
     }
+
+
+def _ends(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the first rows, and the last, among which remarks would stand."""
+    if len(rows) <= FIRST_ROWS + LAST_ROWS:
+        return rows
+    return [*rows[:FIRST_ROWS], *rows[-LAST_ROWS:]]
+
+
+def _shown_cells(judged: Judged, row: Row) -> tuple[int, list[str]]:
+    texts = [
+        row.repairs.get(number, row.line.at(number).text)[:SHOWN_LETTERS]
+        for number in judged.rows.columns
+    ]
+    return row.line.number, texts
 
 
 def _totals(lines: Sequence[QuotedLine]) -> list[tuple[str, int, int, Decimal]]:
@@ -318,12 +473,14 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
     """Order all rows, or save them as drafts; then show how they go on."""
     assert place.posted is not None  # noqa: S101
     opened = OpenUpload.of(kept)
-    judged = opened.judge(place.client)
-    if judged.is_faulty:
+    columns = opened.mapping(place.client, place.offer)
+    judged = judge_upload(place.client, opened)
+    if columns.unsure or judged.is_faulty:
         return _show_upload(place, kept)
-    repeats = len(orders_before(place.client, opened.sheet))
+    repeats = len(orders_before(place.client, opened.original))
     is_confirmed = not repeats or place.posted.get("again") == str(repeats)
-    if opened.sheet.hidden_rows and "hidden" not in place.posted:
+    numbers = {row.line.number for row in judged.rows.rows}
+    if numbers & opened.sheet.hidden and "hidden" not in place.posted:
         is_confirmed = False
     if not is_confirmed:
         return _show_unconfirmed(place, kept)
@@ -355,8 +512,24 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
     except RequestInProgress:
         wait = _("Your order is being carried out. It stands in this list at once.")
         return place.to("reports-batches", success=wait)
-    done = _("The drafts are saved.") if draft else _("All rows are ordered.")
+    done = _done_text(len(judged.rows.rows), len(judged.rows.skipped), draft=draft)
     return place.to("reports-batch", success=done, batch=kept.pk)
+
+
+def _done_text(count: int, skipped: int, *, draft: bool) -> str:
+    if draft:
+        done = ngettext("%d draft is saved.", "%d drafts are saved.", count) % count
+    else:
+        done = ngettext("%d report is ordered.", "%d reports are ordered.", count)
+        done %= count
+    if skipped:
+        waiting = ngettext(
+            "%d row with errors waits under Files ordered until you correct it.",
+            "%d rows with errors wait under Files ordered until you correct them.",
+            skipped,
+        )
+        done += f" {waiting % skipped}"
+    return done
 
 
 def _show_unconfirmed(place: Place, kept: Upload) -> HttpResponse:

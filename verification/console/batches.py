@@ -1,42 +1,34 @@
 """Orders by file: each row of a sheet becomes a request item, as a form does.
 
-Nothing here knows a page. `read_rows` finds the columns and turns cells into the texts
-that a form would have, `judge` lets the rules of the API find what is wrong by row and
-column, and `place_batch` orders all rows or none. The same cells are ordered again only
-if the member confirms it.
+Nothing here knows a page. `batch_columns` finds what each column is, `batch_rows` turns
+cells into the texts that a form would have, `judge` lets the rules of the API find what
+is wrong by row and column, and `place_batch` orders all rows that are not left out, or
+none. The same cells are ordered again only if the member confirms it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import orjson
 from django.db import IntegrityError
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import override
 
-from verification.batches.cells import MAX_ROWS, Cell, Kind, Line, Sheet, Workbook
-from verification.batches.models import MAX_UPLOADS, Batch, Upload
-from verification.batches.repairs import mark_invisible, repair_number, repair_phone
+from verification.batches.cells import MAX_ROWS, Sheet
+from verification.batches.models import Batch, Upload
+from verification.batches.repairs import mark_invisible
 from verification.console.base import Text
+from verification.console.batch_rows import Row, Rows
+from verification.console.batch_uploads import OpenUpload, keep_skipped
 from verification.console.orders import (
-    METHODS,
-    MOMENT_FORMAT,
-    ON,
     Choice,
     Input,
     Item,
     Offer,
     Quote,
-    Values,
     build_item,
     fault_text,
     inputs_of,
@@ -45,37 +37,15 @@ from verification.console.orders import (
     quote_items,
 )
 from verification.db.encryption import keyed_hash
-from verification.db.ids import uuid7
 from verification.decisions.models import Decision, DecisionState
 from verification.reports.create import NewReport
-from verification.reports.models import Report, Subject
+from verification.reports.models import Report
 from verification.reports.request import MAX_FAULTS, Fault, InvalidRequest
-from verification.values import formats
 from verification.values.clock import now
-from verification.values.identifiers import shape_of
 from workspaces.models import Client
 
-LANGUAGES = ("en", "sw")
-# Days as people write them, after those of ISO 8601; the day stands first.
-DAY = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})(?:[ T]+(\d{1,2}:\d{2}))?")
-# A long number that a spreadsheet has shortened, such as 2.54712E+11
-SHORTENED = re.compile(r"\d([.,]\d+)?E\+?\d+", re.IGNORECASE)
-# A Kenyan mobile number that a spreadsheet took for a number
-MOBILE_WITHOUT_ZERO = re.compile(r"[17]\d{8}")
 # Digits that such numbers of Kenya mostly have. One with fewer may have lost zeros.
 USUAL_LENGTH = {"idNumber": 8, "postalCode": 5}
-YES, NO = {"yes", "y", "true", "1", "ndiyo", "on"}, {"no", "n", "false", "0", "hapana"}
-
-FORMULA = _("This is a formula. Put its value here")
-UNREADABLE = _(
-    "We cannot read this text for sure. Save the file as XLSX, or as CSV in UTF-8"
-)
-BROKEN = _("The spreadsheet has no value here. Type it as text")
-MADE_DAY = _("The spreadsheet has made a day of it. Type it as text")
-ROUNDED = _("The spreadsheet has rounded this number. Type it as text")
-NO_DAY = _("Write the day as 1990-12-31 or 31/12/1990")
-NO_MOMENT = _("Write the time as 2026-01-31 14:30 or 31/01/2026 14:30")
-NO_FLAG = _("Write yes or no")
 
 
 class FileOrdered(Exception):
@@ -114,181 +84,13 @@ class RowFault:
 
 
 @dataclass(slots=True)
-class Row:
-    """A row of the file with the texts that a form would have."""
-
-    line: Line
-    values: dict[str, str]
-    # The name of an input -> what is wrong with its cell
-    faults: dict[str, Text] = field(default_factory=dict)
-    # The number of a column -> the text of its cell that was put right
-    repairs: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts of the cells, with those that were put right."""
-        return [
-            self.repairs.get(number, cell.text)
-            for number, cell in enumerate(self.line.cells)
-        ]
-
-
-@dataclass(slots=True)
-class Rows:
-    """All rows; `columns` are the names of the inputs, by the number of the column."""
-
-    rows: list[Row]
-    columns: dict[int, str]
-    inputs: dict[str, Input]
-    # The number of a column -> what is wrong with its heading
-    faults: dict[int, Text]
-
-    @property
-    def column_numbers(self) -> dict[str, int]:
-        return {name: number for number, name in self.columns.items()}
-
-
-def read_rows(sheet: Sheet, choice: Choice, common: Values, offer: Offer) -> Rows:
-    """Return the rows of a sheet as texts by the name of an input.
-
-    Headings are the labels of the form in either language, or the API's names.
-    """
-    inputs = {one.name: one for one in inputs_of(choice, offer)}
-    known = _headings(inputs.values())
-    columns: dict[int, str] = {}
-    faults: dict[int, Text] = {}
-    width = max(len(line.cells) for line in [sheet.header, *sheet.rows])
-    for number in range(width):
-        heading = sheet.header.at(number).text
-        name = known.get(_fold(heading))
-        if name in columns.values():
-            faults[number] = _("The file has this column twice")
-        elif name:
-            columns[number] = name
-        elif heading:
-            faults[number] = _("This order has no such column. Delete it")
-        elif any(row.at(number).text for row in sheet.rows):
-            faults[number] = _("This column has no heading")
-    rows = [_read_row(line, columns, inputs, common, choice) for line in sheet.rows]
-    return Rows(rows, columns, inputs, faults)
-
-
-def _headings(inputs: Any) -> dict[str, str]:
-    """Return the names of inputs by the folded headings that mean them."""
-    found: dict[str, str] = {}
-    for one in inputs:
-        headings = [one.name]
-        for language in LANGUAGES:
-            with override(language):
-                headings.append(str(one.label))
-                headings.append(
-                    str(format_lazy(_("{label} (optional)"), label=one.label))
-                )
-        # The API's name alone, such as idNumber; that of the subject comes first.
-        for heading in [*headings, one.path[-1]]:
-            found.setdefault(_fold(heading), one.name)
-    return found
-
-
-def _fold(heading: str) -> str:
-    return "".join(c for c in heading.casefold() if c.isalnum())
-
-
-def _read_row(
-    line: Line,
-    columns: Mapping[int, str],
-    inputs: Mapping[str, Input],
-    common: Values,
-    choice: Choice,
-) -> Row:
-    row = Row(line, {n: text for n, text in common.items() if n in inputs})
-    for number, name in columns.items():
-        cell = line.at(number)
-        if not cell.text:
-            continue
-        row.values[name], fault = _read_cell(cell, inputs[name], choice)
-        if fault:
-            row.faults[name] = fault
-            continue
-        right = _repair(row.values[name], inputs[name], choice)
-        if right != row.values[name]:
-            row.values[name] = row.repairs[number] = right
-    return row
-
-
-def _read_cell(cell: Cell, one: Input, choice: Choice) -> tuple[str, Text]:
-    """Return the text of a cell for this input, and what is wrong or an empty text."""
-    text, kind = cell.text, cell.kind
-    if kind == Kind.FORMULA:
-        return "", FORMULA
-    if kind == Kind.ERROR:
-        return "", BROKEN
-    if kind == Kind.UNREADABLE:
-        return "", UNREADABLE
-    if one.kind in {"DATE", "MOMENT"}:
-        return _read_time(text, one.kind)
-    if kind in {Kind.DAY, Kind.MOMENT}:
-        return "", MADE_DAY
-    if kind == Kind.ROUNDED or (one.kind != "NUMBER" and SHORTENED.fullmatch(text)):
-        return "", ROUNDED
-    if one.kind == "FLAG":
-        word = text.casefold()
-        return (ON if word in YES else ""), ("" if word in YES | NO else NO_FLAG)
-    if one.kind == "METHOD":
-        return _methods().get(_fold(text), text), ""
-    if one.kind == "COUNTRY":
-        return text.upper(), ""
-    return text, ""
-
-
-def _repair(text: str, one: Input, choice: Choice) -> str:
-    """Return the number that a spreadsheet has damaged; other texts as they are."""
-    if one.kind == "PHONE":
-        text = repair_phone(text, partial(_is_phone, choice))
-        is_short = choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text)
-        return f"0{text}" if is_short else text
-    shape = shape_of(one.path[-1], choice.country) if one.kind == "TEXT" else None
-    return repair_number(text, shape) if shape else text
-
-
-def _is_phone(choice: Choice, text: str) -> bool:
-    """Return whether the text is a phone number, as the form or a file takes it."""
-    if choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text):
-        return True
-    for read in (formats.kenyan_mobile, formats.phone):
-        with suppress(ValueError):
-            return bool(read(text))
-    return False
-
-
-def _read_time(text: str, kind: str) -> tuple[str, Text]:
-    if typed := DAY.fullmatch(text):
-        day, month, year, hour = typed.groups()
-        text = f"{year}-{month:0>2}-{day:0>2}" + (f"T{hour:0>5}" if hour else "")
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return "", NO_DAY if kind == "DATE" else NO_MOMENT
-    if kind == "MOMENT":
-        return moment.isoformat() if moment.tzinfo else f"{moment:{MOMENT_FORMAT}}", ""
-    return moment.date().isoformat(), ""
-
-
-def _methods() -> dict[str, str]:
-    """Return the ways of consent by their folded names in both languages."""
-    found = {_fold(name): name for name, _label in METHODS}
-    for language in LANGUAGES:
-        with override(language):
-            found |= {_fold(str(label)): name for name, label in METHODS}
-    return found
-
-
-@dataclass(slots=True)
 class Judged:
     """The result for the rows: a quote, or faults."""
 
     rows: Rows
+    # Of all rows
     items: list[Item]
+    # None if there is a fault
     quote: Quote | None
     # Of the file as a whole
     general: list[Text]
@@ -298,7 +100,11 @@ class Judged:
 
     @property
     def is_faulty(self) -> bool:
-        return bool(self.general or self.faults or self.rows.faults)
+        return bool(self.general or self.faults)
+
+    @property
+    def faulty_numbers(self) -> set[int]:
+        return {fault.row for fault in self.faults}
 
     @property
     def repairs(self) -> list[tuple[int, Text, str, str]]:
@@ -338,7 +144,10 @@ class Judged:
 
 
 def judge(client: Client, rows: Rows, choice: Choice, offer: Offer) -> Judged:
-    """Quote the rows, or return what is wrong with them. Nothing is stored."""
+    """Quote the rows, or return what is wrong with them. Nothing is stored.
+
+    The rules stop at MAX_FAULTS: the rows without a fault so far are judged again.
+    """
     items = [build_item(choice, row.values, offer) for row in rows.rows]
     numbers = rows.column_numbers
     faults = [
@@ -347,28 +156,39 @@ def judge(client: Client, rows: Rows, choice: Choice, offer: Offer) -> Judged:
         for name, text in row.faults.items()
     ]
     judged = Judged(rows, items, None, [], faults)
-    try:
-        judged.quote = quote_items(client, items, draft=choice.is_draft_only(offer))
-    except InvalidRequest as e:
-        judged.is_cut = len(e.faults) >= MAX_FAULTS
-        _add_faults(judged, e.faults)
-    else:
-        judged.faults += _find_repeats(client, judged)
+    if not rows.rows:
+        judged.general.append(_("No row is left to order"))
+    left = list(zip(rows.rows, items, strict=True))
+    draft, quote = choice.is_draft_only(offer), None
+    while left and quote is None and not judged.is_cut:
+        try:
+            quote = quote_items(client, [item for _, item in left], draft=draft)
+        except InvalidRequest as e:
+            _add_faults(judged, [row for row, _ in left], e.faults)
+            wrong = judged.faulty_numbers
+            rest = [each for each in left if each[0].line.number not in wrong]
+            # What is wrong with the whole file hides what is wrong with its rows.
+            is_whole = len(rest) == len(left) or bool(judged.general)
+            judged.is_cut = is_whole and len(e.faults) >= MAX_FAULTS
+            left = [] if is_whole else rest
+    if quote:
+        judged.faults += _find_repeats(client, judged, [row for row, _ in left], quote)
+    judged.quote = None if judged.is_faulty else quote
     judged.faults.sort(key=lambda f: (f.row, -1 if f.column is None else f.column))
     return judged
 
 
-def _add_faults(judged: Judged, faults: Sequence[Fault]) -> None:
+def _add_faults(judged: Judged, asked: Sequence[Row], faults: Sequence[Fault]) -> None:
     """Add what the rules of the API found: at a cell, or to the file as a whole."""
     rows, numbers = judged.rows, judged.rows.column_numbers
-    general: dict[str, None] = {}
+    general = dict.fromkeys(judged.general)
     for fault in faults:
         name, text = "-".join(path_in_item(fault)), fault_text(fault, rows.inputs)
         one = rows.inputs.get(name)
         if len(fault.path) < 2 or one is None:
             general[text] = None
             continue
-        row = rows.rows[int(fault.path[1])]
+        row = asked[int(fault.path[1])]
         if name in row.faults:
             continue
         if name in numbers:
@@ -379,17 +199,20 @@ def _add_faults(judged: Judged, faults: Sequence[Fault]) -> None:
         else:
             no_column = _("{label}: {text}. The file has no such column")
             general[str(format_lazy(no_column, label=one.label, text=text))] = None
-    judged.general += list(general)
+    judged.general = list(general)
 
 
-def _find_repeats(client: Client, judged: Judged) -> Iterator[RowFault]:
+def _find_repeats(
+    client: Client, judged: Judged, asked: Sequence[Row], quote: Quote
+) -> Iterator[RowFault]:
     """Yield a fault for each row about the subject of an earlier row."""
-    assert judged.quote  # noqa: S101
     rows, numbers = judged.rows, judged.rows.column_numbers
-    earlier: dict[UUID, int] = {}
+    wrong, earlier = judged.faulty_numbers, dict[UUID, int]()
     where = (client.workspace.pk, client.environment)
-    for row, quoted in zip(rows.rows, judged.quote.orders, strict=True):
+    for row, quoted in zip(asked, quote.orders, strict=True):
         subject = quoted.order.subject.in_workspace(*where).id
+        if row.line.number in wrong:
+            continue
         if subject not in earlier:
             earlier[subject] = row.line.number
             continue
@@ -404,8 +227,11 @@ def _find_repeats(client: Client, judged: Judged) -> Iterator[RowFault]:
 
 
 def digest_of_sheet(client: Client, sheet: Sheet, repeats: int) -> bytes:
-    """Return the keyed hash of the cells and of how often they were ordered before."""
-    cells = [[c.text for c in line.cells] for line in [sheet.header, *sheet.rows]]
+    """Return the keyed hash of the cells and of how often they were ordered before.
+
+    The cells are those of the file, so that it is known however it was mended.
+    """
+    cells = [[cell.text for cell in line.cells] for line in sheet.lines]
     where = (client.workspace.pk, client.environment)
     counted = [repeats] if repeats else []
     return keyed_hash("batch", *where, orjson.dumps(cells).decode(), *counted)
@@ -424,82 +250,9 @@ def orders_before(client: Client, sheet: Sheet) -> list[Batch]:
     return found
 
 
-def store_upload(
-    client: Client, name: str, sheet: Sheet, choice: Choice, common: Values
-) -> Upload:
-    """Keep the rows of a file until they are ordered."""
-    waiting = Upload.objects.filter(
-        workspace=client.workspace,
-        environment=client.environment,
-        created_by=client.actor,
-    )
-    oldest = waiting.order_by("-created_at")[MAX_UPLOADS - 1 :]
-    Upload.objects.filter(pk__in=[one.pk for one in oldest.only("pk")]).delete()
-    rows = read_rows(sheet, choice, common, Offer.to(client)).rows
-    return Upload.objects.create(
-        id=uuid7(),
-        workspace=client.workspace,
-        environment=client.environment,
-        created_by=client.actor,
-        content={
-            "name": name,
-            "choice": asdict(choice),
-            "common": dict(common),
-            "lines": [
-                [line.number, [[cell.text, cell.kind] for cell in line.cells]]
-                for line in [sheet.header, *sheet.rows]
-            ],
-            "workbook": asdict(sheet.workbook) if sheet.workbook else None,
-            "subjects": _subject_ids(client, rows, choice),
-        },
-        created_at=now(),
-    )
-
-
-def _subject_ids(client: Client, rows: Sequence[Row], choice: Choice) -> list[str]:
-    """Return the ids of the subjects, to find the upload when one is erased."""
-    where = (client.workspace.pk, client.environment)
-    found: list[str] = []
-    for row in rows:
-        typed = {
-            name.removeprefix("subject-"): text
-            for name, text in row.values.items()
-            if text and name.startswith("subject-")
-        }
-        kind = {"subjectType": choice.subject_type, "country": choice.country}
-        # A faulty row may have a number and no name.
-        subject = Subject({"fullName": "?", **typed, **kind})
-        if typed:
-            found += map(str, subject.in_workspace(*where).ids)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class OpenUpload:
-    """What an upload holds."""
-
-    name: str
-    sheet: Sheet
-    choice: Choice
-    common: dict[str, str]
-
-    @classmethod
-    def of(cls, upload: Upload) -> OpenUpload:
-        content = upload.content
-        header, *rows = [
-            Line(number, [Cell(text, Kind(kind)) for text, kind in cells])
-            for number, cells in content["lines"]
-        ]
-        chosen = content["choice"]
-        choice = Choice(**{**chosen, "checks": tuple(chosen["checks"])})
-        found = content.get("workbook")
-        sheet = Sheet(header, rows, Workbook(**found) if found else None)
-        return cls(content["name"], sheet, choice, content["common"])
-
-    def judge(self, client: Client) -> Judged:
-        offer = Offer.to(client)
-        rows = read_rows(self.sheet, self.choice, self.common, offer)
-        return judge(client, rows, self.choice, offer)
+def judge_upload(client: Client, opened: OpenUpload) -> Judged:
+    offer = Offer.to(client)
+    return judge(client, opened.read(client, offer), opened.choice, offer)
 
 
 def place_batch(
@@ -512,9 +265,9 @@ def place_batch(
     repeats: int = 0,
     also: Callable[[Batch], None],
 ) -> list[UUID]:
-    """Order all rows of an upload or none; return the ids of the reports.
+    """Order all judged rows or none; return the ids of the reports.
 
-    The upload becomes a batch.
+    The upload becomes a batch. Rows that were skipped become another upload.
     `repeats` is how many orders of the same cells the member has confirmed. `also` is
     called in the same transaction: it checks permission and writes the trail.
     Raises FileOrdered, and as `place_order`; then nothing is ordered.
@@ -526,7 +279,7 @@ def place_batch(
             id=upload.pk,
             workspace=client.workspace,
             environment=client.environment,
-            digest=digest_of_sheet(client, opened.sheet, repeats),
+            digest=digest_of_sheet(client, opened.original, repeats),
             name=opened.name,
             report_ids=[new.report.pk for new in created],
             row_numbers=[row.line.number for row in judged.rows.rows],
@@ -535,6 +288,7 @@ def place_batch(
             created_at=now(),
         )
         also(batch)
+        keep_skipped(client, upload)
         Upload.objects.filter(pk=upload.pk).delete()
 
     try:
@@ -547,7 +301,7 @@ def place_batch(
             also=keep,
         )
     except IntegrityError:
-        if len(orders_before(client, opened.sheet)) > repeats:
+        if len(orders_before(client, opened.original)) > repeats:
             raise FileOrdered from None
         raise
     return report_ids

@@ -22,6 +22,9 @@ from verification.batches.spreadsheet import (
 )
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.consents.models import Consent
+from verification.console.batch_columns import IGNORED, Columns
+from verification.console.batch_rows import FULL_NAME
+from verification.console.batch_uploads import OpenUpload
 from verification.console.fields import COUNTRIES, REQUIRED_ERROR, Choices, ChoicesForm
 from verification.console.orders import (
     METHODS,
@@ -30,6 +33,7 @@ from verification.console.orders import (
     Input,
     Offer,
     fault_text,
+    inputs_of,
     is_offered,
     is_package_offered,
     path_in_item,
@@ -78,6 +82,10 @@ WITHDRAWN: dict[str, Any] = {
     "checks": _("A chosen check is not offered any more"),
     "package": _("The chosen package is not offered any more"),
 }
+TOO_MANY_ROWS = format_lazy(
+    _("The file has more than {rows} rows. Divide it."), rows=MAX_ROWS
+)
+NO_ROWS = _("The file has no row below its headings.")
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "PHONE": {"type": "tel"},
     "DATE": {"type": "date"},
@@ -378,9 +386,18 @@ class UploadForm(DetailsForm):
         },
     )
 
-    def clean_file(self) -> tuple[str, Sheet]:
+    def __init__(
+        self, typed: Any, inputs: Sequence[Input], *, is_sent: bool, **options: Any
+    ) -> None:
+        """Do not require the file that `is_sent` already."""
+        super().__init__(typed, inputs, **options)
+        self.fields["file"].required = not is_sent
+
+    def clean_file(self) -> tuple[str, Sheet] | None:
         """Return the name and the sheet; BUSY is the code if nobody could look."""
         upload = self.cleaned_data["file"]
+        if upload is None:
+            return None
         try:
             sheet = read_sheet(upload.name, upload.read())
         except Unacceptable as e:
@@ -388,15 +405,54 @@ class UploadForm(DetailsForm):
         except Busy:
             raise forms.ValidationError(BUSY_MESSAGE, code=BUSY) from None
         except TooManyRows:
-            error = _("The file has more than {rows} rows. Divide it.")
-            raise forms.ValidationError(format_lazy(error, rows=MAX_ROWS)) from None
+            raise forms.ValidationError(TOO_MANY_ROWS) from None
         except NoRows:
-            error = _("The file has no row below its headings.")
-            raise forms.ValidationError(error) from None
+            raise forms.ValidationError(NO_ROWS) from None
         except UnmatchedQuotes as e:
             error = _("A quoted text does not end, near line {line}.")
             raise forms.ValidationError(format_lazy(error, line=e.line)) from None
         return upload.name, sheet
+
+
+class ColumnsForm(forms.Form):
+    """What each column of a file is; several columns may make up the full name."""
+
+    def __init__(
+        self, typed: Any, opened: OpenUpload, columns: Columns, offer: Offer
+    ) -> None:
+        super().__init__(typed)
+        self.opened, self.offer = opened, offer
+        inputs = inputs_of(opened.choice, offer)
+        choices = [(IGNORED, _("Ignore")), *((one.name, one.label) for one in inputs)]
+        self.names: dict[int, str] = {}
+        for number in sorted(columns.inputs):
+            name = self.names[number] = f"column-{number}"
+            self.fields[name] = forms.ChoiceField(
+                label=opened.original.header.at(number).text
+                or format_lazy(_("Column {number}"), number=number + 1),
+                choices=choices,
+                initial=columns.inputs[number],
+                required=False,
+                error_messages={"invalid_choice": _("Choose one of the list")},
+            )
+
+    def clean(self) -> dict[str, Any]:
+        chosen: dict[str, str] = {}
+        for name in self.names.values():
+            one = self.cleaned_data.get(name, IGNORED)
+            if one and one in chosen.values() and one != FULL_NAME:
+                self.add_error(name, _("Another column is this already"))
+            chosen[name] = one
+        if not self.errors:
+            missing = self.opened.missing(self.columns, self.offer)
+            for each in missing:
+                needed = _("{label} is needed: choose its column")
+                self.add_error(None, format_lazy(needed, label=each.label))
+        return self.cleaned_data
+
+    @property
+    def columns(self) -> dict[int, str]:
+        return {n: self.cleaned_data[name] for n, name in self.names.items()}
 
 
 def _field(one: Input) -> forms.Field:

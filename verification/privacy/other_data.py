@@ -91,6 +91,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
         HASHES: "digest",
         ACTORS: "created_by",
     },
+    "batches_columnmapping": {CODES: "inputs", HASHES: "headings"},
     "batches_upload": {
         UPLOADS: "content",
         ACTORS: "created_by",

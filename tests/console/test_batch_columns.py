@@ -1,0 +1,367 @@
+"""Files as people make them: titles, other headings, totals, faulty rows."""
+
+import re
+
+import pytest
+
+from tests.batches.files import csv_file, xlsx_file
+from tests.console.test_batches import PEOPLE, Sender, faults, people
+from tests.console.test_orders import attested, choice
+from tests.world.clients import approve_workspace
+from tests.world.console import ConsoleVisitor
+from verification.batches.models import Batch, ColumnMapping, Upload
+from verification.checks.models import CheckDefinition
+from verification.reports.models import Report
+from workspaces.models import LedgerEntry
+
+# As the branch of a lender sends it
+BRANCH_FILE = """Baraka Credit;;;;;
+Loan applications, November 2026;;;;;
+
+S/No;Name;National ID No.;Mobile;Loan No.;Amount
+1;Wanjiku Kamau;12345678.0;712345678;LN-1;20000
+2;Otieno Odhiambo;23 456 789;0722 345 678;LN-2;15000
+;;;;;
+Total;;;;;35000
+Prepared by: Jane Wanjiru;;;;;
+"""
+UNKNOWN = ["Mtu", "Kipande", "Size"]
+SIZES = [[*row[:2], "42"] for row in PEOPLE]
+
+
+@pytest.fixture
+def sender(admin: ConsoleVisitor) -> Sender:
+    return Sender(admin)
+
+
+def map_columns(sender: Sender, *names: str) -> str:
+    """Confirm the mapping page with these inputs, column by column."""
+    return sender.press("columns", **{f"column-{n}": x for n, x in enumerate(names)})
+
+
+def guesses(page: str) -> list[str]:
+    """Return the input that is chosen for each column of the mapping page."""
+    selects = re.findall(r'<select name="column-\d+".*?</select>', page, re.DOTALL)
+    return [
+        found[1] if (found := re.search(r'value="([^"]*)" selected', one)) else ""
+        for one in selects
+    ]
+
+
+def names() -> list[str]:
+    return [report.subject_name for report in Report.objects.order_by("id")]
+
+
+def test_file_of_a_branch_is_ordered_without_a_mapping(sender):
+    page = sender.send(BRANCH_FILE.encode())
+
+    assert "2 rows" in page
+    assert "Not used: S/No, Amount" in page
+    assert re.search(r"row 8 \(<bdi>Total", page)
+    assert "Prepared by" in page
+    sender.press("order")
+    reports = Report.objects.order_by("id")
+    assert [r.subject["idNumber"] for r in reports] == ["12345678", "23456789"]
+    assert [r.subject["phone"] for r in reports] == ["+254712345678", "+254722345678"]
+    assert [r.reference for r in reports] == ["LN-1", "LN-2"]
+    assert Batch.objects.get().row_numbers == [5, 6]
+
+
+@pytest.mark.parametrize(
+    "headings",
+    [
+        ["Jina la mteja", "Namba ya kitambulisho", "Namba ya mkopo"],
+        ["APPLICANT", "ID/Passport No.", "Account Number"],
+        ["Names", "ID NO", "Ref"],
+    ],
+)
+def test_headings_of_people_are_known(sender, headings):
+    sender.order(people(headings=headings))
+
+    assert [r.reference for r in Report.objects.order_by("id")] == [
+        *["LN-1", "LN-2", "LN-3"]
+    ]
+
+
+def test_parts_of_a_name_make_the_name(sender):
+    headings = ["First name", "Other names", "Surname", "ID number"]
+
+    sender.order(csv_file(headings, ["Wanjiku", "", "Kamau", "12345678"]))
+
+    assert names() == ["Wanjiku Kamau"]
+
+
+def test_unknown_columns_are_guessed_and_confirmed(sender):
+    page = sender.send(people(*SIZES, headings=UNKNOWN))
+
+    assert guesses(page) == ["subject-fullName", "subject-idNumber", ""]
+    assert "Nothing is ordered yet" in page
+    assert "Order" not in sender.press("order").split("<h1>")[1].split("</h1>")[0]
+    assert not Report.objects.exists()
+    page = map_columns(sender, "subject-fullName", "subject-idNumber", "reference")
+    sender.press("order")
+    assert [r.reference for r in Report.objects.all()] == ["42"] * 3
+
+
+def test_mapping_is_remembered_for_the_same_headings(sender, owner, stranger):
+    sender.send(people(*SIZES, headings=UNKNOWN))
+    map_columns(sender, "subject-fullName", "subject-idNumber", "")
+    again = [row[::-1] for row in SIZES]
+
+    other = Sender(owner).send(people(*again, headings=UNKNOWN[::-1]), "b.csv")
+
+    assert 'value="order"' in other
+    assert guesses(Sender(stranger).send(people(*SIZES, headings=UNKNOWN)))
+    headings = [*UNKNOWN[:2], "Colour"]
+    assert guesses(Sender(owner).send(people(*SIZES, headings=headings)))
+
+
+def test_mapping_of_the_sandbox_is_not_that_of_production(admin, live_api):
+    approve_workspace(admin.workspace)
+    sandbox = Sender(admin)
+    sandbox.send(people(*SIZES, headings=UNKNOWN))
+    map_columns(sandbox, "subject-fullName", "subject-idNumber", "")
+
+    assert guesses(
+        Sender(admin, None, "production").send(people(*SIZES, headings=UNKNOWN))
+    )
+
+
+def test_file_without_headings_loses_no_row_and_is_not_remembered(sender):
+    page = sender.send(people(*[row[:2] for row in PEOPLE[1:]], headings=PEOPLE[0][:2]))
+
+    assert guesses(page) == ["subject-fullName", "subject-idNumber"]
+    map_columns(sender, "subject-fullName", "subject-idNumber")
+    sender.press("order")
+    assert names() == [row[0] for row in PEOPLE]
+    assert not ColumnMapping.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        (["subject-fullName", "", ""], "ID number is needed: choose its column"),
+        (["subject-idNumber", "subject-idNumber", ""], "Another column is this"),
+        (["subject-fullName", "subject-idNumber", "x"], "Choose one of the list"),
+    ],
+)
+def test_mapping_that_cannot_be_ordered_is_refused(sender, chosen, says):
+    sender.send(people(*SIZES, headings=UNKNOWN))
+
+    assert says in map_columns(sender, *chosen)
+    assert not ColumnMapping.objects.exists()
+
+
+def test_column_that_the_order_needs_is_asked_for(sender):
+    page = sender.send(people(*[row[::2] for row in PEOPLE], headings=["Name", "Ref"]))
+
+    assert "ID number is needed: choose its column" in page
+
+
+def test_known_column_can_be_changed(sender):
+    sender.send(people())
+
+    page = sender.visitor.http.get(f"{sender.page}?columns=1").content.decode()
+
+    assert guesses(page) == ["subject-fullName", "subject-idNumber", "reference"]
+    map_columns(sender, "subject-fullName", "subject-idNumber", "")
+    sender.press("order")
+    assert set(Report.objects.values_list("reference", flat=True)) == {None}
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        (["Total", "200", ""], "Row 5, Full name: This is not a name."),
+        (["34567891", "34567891", ""], "Row 5, Full name: This is not a name."),
+        (["KES 20,000", "34567891", ""], "Row 5, Full name: This is not a name."),
+        (["Checked: yes", "34567891", ""], "Row 5, Full name: This is not a name."),
+        (["", "", "LN-4"], "Row 5, Full name: This is needed"),
+    ],
+)
+def test_row_without_a_plausible_person_is_a_fault(sender, row, fault):
+    page = sender.send(people(*PEOPLE, row))
+
+    assert faults(page)[0].startswith(fault)
+
+
+def test_total_is_not_ordered_by_a_check_that_needs_a_name_alone(admin):
+    CheckDefinition.objects.update(active=True)
+    sender = Sender(admin, choice("AML_SCREENING"))
+
+    sender.order(csv_file(["Name", "Amount"], ["W. Kamau", "200"], ["Total", "200"]))
+
+    assert names() == ["W. Kamau"]
+
+
+def test_heading_that_is_repeated_between_rows_is_left_out(sender):
+    rows = [PEOPLE[0], ["Full name", "ID number", "Your reference"], PEOPLE[1]]
+
+    sender.order(people(*rows))
+
+    assert names() == [PEOPLE[0][0], PEOPLE[1][0]]
+
+
+FAULTY = [PEOPLE[0], ["Otieno Odhiambo", "", "LN-2"], ["Amina Said", "3456", "L" * 101]]
+
+
+def test_cells_are_mended_in_place(sender):
+    sender.send(people(*FAULTY))
+
+    page = sender.press("mend", **{"cell-3-1": " 23456789 ", "cell-4-2": "LN-3"})
+
+    assert 'value="order"' in page
+    sender.press("order")
+    reports = Report.objects.order_by("id")
+    assert [r.subject["idNumber"] for r in reports] == ["12345678", "23456789", "3456"]
+    assert [r.reference for r in reports] == ["LN-1", "LN-2", "LN-3"]
+
+
+def test_mended_cell_may_be_wrong_again_and_an_unchanged_one_stays_wrong(sender):
+    sender.send(people(PEOPLE[0], ["Otieno", "=1+1", "LN-2"], ["Amina", "x", "LN-3"]))
+
+    page = sender.press(
+        "mend", **{"cell-3-1": "=1+1", "cell-4-1": "y", "cell-9-9": "z"}
+    )
+
+    assert [text[:20] for text in faults(page)] == [
+        "Row 3, ID number: Th",
+        "Row 4, ID number: En",
+    ]
+    assert 'value="y"' in page
+
+
+def test_faulty_rows_are_skipped_and_wait_for_another_order(sender):
+    page = sender.send(people(*FAULTY, PEOPLE[2]), "loans.csv")
+    assert "Skip 2 rows and continue with 2" in page
+
+    page = sender.press("skip")
+    assert "kept for a later one: rows 3, 4." in page
+    assert "Order all for KES 100.00" in page
+    page = sender.press("order")
+
+    assert "2 rows with errors wait" in page
+    assert Batch.objects.get().row_numbers == [2, 5]
+    assert LedgerEntry.objects.count() == 2
+    rest = Upload.objects.get()
+    sender.page = sender.visitor.url("reports-batch", batch=rest.pk)
+    sender.press("mend", **{"cell-3-1": "23456789", "cell-4-2": "LN-3"})
+    sender.press("order")
+    assert sorted(n for b in Batch.objects.all() for n in b.row_numbers) == [2, 3, 4, 5]
+    assert not Upload.objects.exists()
+
+
+def test_skipped_rows_are_taken_back(sender):
+    sender.send(people(*FAULTY))
+    sender.press("skip")
+
+    assert "2 rows of 3 have errors" in sender.press("back")
+
+
+def test_row_is_left_out_by_a_tick(sender):
+    sender.send(people(*FAULTY))
+
+    sender.press("mend", ignore="4", **{"cell-3-1": "23456789"})
+    sender.press("order")
+
+    assert Batch.objects.get().row_numbers == [2, 3]
+    assert not Upload.objects.exists()
+
+
+def test_file_that_was_mended_is_known_again(sender):
+    sender.send(people(*FAULTY))
+    sender.press("skip")
+    sender.press("order")
+    Upload.objects.all().delete()
+
+    sender.send(people(*FAULTY), "copy.csv")
+
+    assert "The same rows were ordered before" in sender.press("skip")
+
+
+def test_order_of_faulty_rows_alone_is_refused(sender):
+    sender.send(people(*FAULTY[1:]))
+    sender.press("skip")
+
+    page = sender.press("order")
+
+    assert "No row is left to order" in page
+    assert not Report.objects.exists()
+
+
+def test_same_person_twice_is_found_beside_other_faults(sender):
+    page = sender.send(people(PEOPLE[0], PEOPLE[0], ["Otieno", "", ""]))
+
+    assert faults(page) == [
+        "Row 3, ID number: The same as in row 2",
+        "Row 4, ID number: This is needed",
+    ]
+
+
+def test_rows_of_a_colleague_are_not_mended(sender, owner):
+    sender.send(people(*FAULTY))
+
+    for step in ("columns", "mend", "skip", "back"):
+        assert owner.http.post(sender.page, {"step": step}).status_code == 404
+
+
+def test_days_are_read_as_spreadsheets_and_people_write_them(sender):
+    headings = ["Name", "ID No", "DOB"]
+    days = [33238, "31-Dec-1990", "31 Desemba 1990", "19901231"]
+    rows = [[f"A {n} B", 20000000 + n, day] for n, day in enumerate(days)]
+
+    page = sender.send(xlsx_file(headings, *rows), "people.xlsx")
+
+    assert "We put them right: compare them." in page
+    sender.press("order")
+    born = {r.subject["dateOfBirth"] for r in Report.objects.all()}
+    assert born == {"1990-12-31"}
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig"])
+def test_encodings_of_spreadsheets_are_read_with_semicolons(sender, encoding):
+    rows = [["Zoë Kamau", "12345678"], ["José Otieno", "23456789"]]
+
+    sender.order(csv_file(["Name", "ID"], *rows, separator=";", encoding=encoding))
+
+    assert names() == ["Zoë Kamau", "José Otieno"]
+
+
+def test_long_and_arabic_names_are_ordered(sender):
+    long = "Wanjiku " + "K" * 192
+
+    sender.order(csv_file(["Name", "ID"], [long, "12345678"], ["محمد علي", "23456789"]))
+
+    assert names() == [long, "محمد علي"]
+
+
+def test_merged_cells_of_a_title_and_of_group_headings_are_skipped(sender):
+    rows = [
+        *[["Loans of November", None, None], [None, None, None]],
+        *[["Applicant", None, "Loan"], ["Name", "ID No", "Amount"]],
+        ["W. Kamau", 12345678, 200],
+    ]
+
+    sender.order(xlsx_file(*rows), "people.xlsx")
+
+    assert names() == ["W. Kamau"]
+
+
+def test_500_rows_with_titles_and_a_total_are_taken_and_501_are_not(sender):
+    rows = [[f"P {n}", f"{20000000 + n}"] for n in range(501)]
+    lines = [["Title"], ["Name", "ID"], *rows[:500], ["Total", ""]]
+
+    assert 'value="order"' in sender.send(csv_file(*lines))
+    assert "500 rows" in sender.send(csv_file(["Name", "ID"], *rows))
+
+
+def test_rows_are_kept_when_other_details_are_typed(sender):
+    sender.send(people(*FAULTY), purpose="")
+    sender.press("mend", **{"cell-3-1": "23456789", "cell-4-2": "LN-3"})
+    sender.url += f"&again={Upload.objects.get().pk}"
+
+    fields = {"purpose": "Loan application", **attested()}
+    answer = sender.visitor.http.post(sender.url, fields, follow=True)
+
+    assert 'value="order"' in answer.content.decode()
+    assert Upload.objects.count() == 1

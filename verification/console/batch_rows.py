@@ -1,0 +1,260 @@
+"""Rows of a file: cells become the texts that a form would have.
+
+Cells that a spreadsheet has changed are put right where there is no doubt. A line that
+is no row, such as a total, is left out; a row without a plausible name is a fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from functools import lru_cache, partial
+
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import override
+
+from verification.batches.cells import Cell, Kind, Line, Sheet
+from verification.batches.headings import fold, is_footer, is_name
+from verification.batches.repairs import repair_number, repair_phone
+from verification.console.base import Text
+from verification.console.orders import (
+    CONTACTS,
+    METHODS,
+    MOMENT_FORMAT,
+    ON,
+    Choice,
+    Input,
+    Offer,
+    Values,
+    inputs_of,
+)
+from verification.reports.models import IDENTIFIERS
+from verification.values import formats
+from verification.values.identifiers import shape_of
+
+LANGUAGES = ("en", "sw")
+FULL_NAME = "subject-fullName"
+# What tells a subject from others. A line with one of these is no total.
+IDENTIFYING = {f"subject-{member}" for member in (*IDENTIFIERS, *CONTACTS)}
+# Days as people write them, after those of ISO 8601; the day stands first.
+DAY = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})(?:[ T]+(\d{1,2}:\d{2}))?")
+NAMED_DAY = re.compile(
+    r"(\d{1,2})[\s./-]*([a-z]{3})[a-z]*[\s.,/-]*(\d{4})", re.IGNORECASE
+)
+# The first three letters of each month, in English and Kiswahili
+MONTHS = {
+    name: number
+    for names in (
+        "jan feb mar apr may jun jul aug sep oct nov dec",
+        "jan feb mac apr mei jun jul ago sep okt nov des",
+    )
+    for number, name in enumerate(names.split(), 1)
+}
+# A day as the number that a spreadsheet keeps of it: 1927 to 2064
+SERIAL_DAY = re.compile(r"([1-5]\d{4})(?:\.0+)?")
+SERIAL_ZERO = date(1899, 12, 30)
+# A long number that a spreadsheet has shortened, such as 2.54712E+11
+SHORTENED = re.compile(r"\d([.,]\d+)?E\+?\d+", re.IGNORECASE)
+# A Kenyan mobile number that a spreadsheet took for a number
+MOBILE_WITHOUT_ZERO = re.compile(r"[17]\d{8}")
+YES, NO = {"yes", "y", "true", "1", "ndiyo", "on"}, {"no", "n", "false", "0", "hapana"}
+
+FORMULA = _("This is a formula. Put its value here")
+UNREADABLE = _(
+    "We cannot read this text for sure. Save the file as XLSX, or as CSV in UTF-8"
+)
+BROKEN = _("The spreadsheet has no value here. Type it as text")
+MADE_DAY = _("The spreadsheet has made a day of it. Type it as text")
+ROUNDED = _("The spreadsheet has rounded this number. Type it as text")
+NO_DAY = _("Write the day as 1990-12-31 or 31/12/1990")
+NO_MOMENT = _("Write the time as 2026-01-31 14:30 or 31/01/2026 14:30")
+NO_FLAG = _("Write yes or no")
+NO_NAME = _("This is not a name. Write the name, or leave the row out")
+
+
+@dataclass(slots=True)
+class Row:
+    """A row of the file with the texts that a form would have."""
+
+    line: Line
+    values: dict[str, str]
+    # The name of an input -> what is wrong with its cell
+    faults: dict[str, Text] = field(default_factory=dict)
+    # The number of a column -> the text of its cell that was put right
+    repairs: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the cells, with those that were put right."""
+        return [
+            self.repairs.get(number, cell.text)
+            for number, cell in enumerate(self.line.cells)
+        ]
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows to order; `columns` are names of inputs, by the number of the column."""
+
+    rows: list[Row]
+    columns: dict[int, str]
+    inputs: dict[str, Input]
+    # Lines that hold no subject: totals, headings again, and what the member ignores
+    ignored: list[Line]
+    # Rows that the member leaves for later
+    skipped: list[Line]
+
+    @property
+    def column_numbers(self) -> dict[str, int]:
+        """The first column of each input."""
+        return {name: n for n, name in reversed(self.columns.items())}
+
+    @property
+    def skipped_numbers(self) -> list[int]:
+        return [line.number for line in self.skipped]
+
+
+def read_rows(
+    sheet: Sheet,
+    choice: Choice,
+    common: Values,
+    offer: Offer,
+    columns: Mapping[int, str],
+    *,
+    ignored: Collection[int] = (),
+    skipped: Collection[int] = (),
+) -> Rows:
+    """Return the rows of a sheet as texts by the name of an input.
+
+    `columns` are names of inputs, and "" for those that are ignored.
+    """
+    inputs = {one.name: one for one in inputs_of(choice, offer)}
+    used = {n: columns[n] for n in sorted(columns) if columns[n] in inputs}
+    found = Rows([], used, inputs, [], [])
+    heading = [cell.text for cell in sheet.header.cells]
+    for line in sheet.rows:
+        texts = [cell.text for cell in line.cells]
+        if line.number in ignored or texts == heading or _is_remark(line, used):
+            found.ignored.append(line)
+        elif line.number in skipped:
+            found.skipped.append(line)
+        else:
+            found.rows.append(_read_row(line, used, inputs, common, choice))
+    return found
+
+
+def _is_remark(line: Line, columns: Mapping[int, str]) -> bool:
+    """Return whether the line holds nothing for an order, or is a total or remark."""
+    filled = {name for number, name in columns.items() if line.at(number).text}
+    first = next((cell.text for cell in line.cells if cell.text), "")
+    return not filled or (is_footer(first) and filled.isdisjoint(IDENTIFYING))
+
+
+def _read_row(
+    line: Line,
+    columns: Mapping[int, str],
+    inputs: Mapping[str, Input],
+    common: Values,
+    choice: Choice,
+) -> Row:
+    row = Row(line, {n: text for n, text in common.items() if n in inputs})
+    names: list[str] = []
+    for number, name in columns.items():
+        cell = line.at(number)
+        if not cell.text:
+            continue
+        text, fault = read_cell(cell, inputs[name], choice)
+        if fault:
+            row.values[name], row.faults[name] = "", fault
+            continue
+        right = _repair(text, inputs[name], choice)
+        if right != text or _is_serial(cell, inputs[name]):
+            row.repairs[number] = right
+        if name == FULL_NAME:
+            # Parts of a name in several columns
+            names.append(right)
+            right = " ".join(names)
+        row.values[name] = right
+    if names and not is_name(" ".join(names), of_company=choice.is_company):
+        row.faults.setdefault(FULL_NAME, NO_NAME)
+    return row
+
+
+def read_cell(cell: Cell, one: Input, choice: Choice) -> tuple[str, Text]:
+    """Return the text of a cell for this input, and what is wrong or an empty text."""
+    text, kind = cell.text, cell.kind
+    if kind == Kind.FORMULA:
+        return "", FORMULA
+    if kind == Kind.ERROR:
+        return "", BROKEN
+    if kind == Kind.UNREADABLE:
+        return "", UNREADABLE
+    if one.kind in {"DATE", "MOMENT"}:
+        return _read_time(text, one.kind)
+    if kind in {Kind.DAY, Kind.MOMENT}:
+        return "", MADE_DAY
+    if kind == Kind.ROUNDED or (one.kind != "NUMBER" and SHORTENED.fullmatch(text)):
+        return "", ROUNDED
+    if one.kind == "FLAG":
+        word = text.casefold()
+        return (ON if word in YES else ""), ("" if word in YES | NO else NO_FLAG)
+    if one.kind == "METHOD":
+        return _methods().get(fold(text), text), ""
+    if one.kind == "COUNTRY":
+        return text.upper(), ""
+    return text, ""
+
+
+def _repair(text: str, one: Input, choice: Choice) -> str:
+    """Return the number that a spreadsheet has damaged; other texts as they are."""
+    if one.kind == "PHONE":
+        text = repair_phone(text, partial(is_phone, choice))
+        is_short = choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text)
+        return f"0{text}" if is_short else text
+    shape = shape_of(one.path[-1], choice.country) if one.kind == "TEXT" else None
+    return repair_number(text, shape) if shape else text
+
+
+def is_phone(choice: Choice, text: str) -> bool:
+    """Return whether the text is a phone number, as the form or a file takes it."""
+    if choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text):
+        return True
+    for read in (formats.kenyan_mobile, formats.phone):
+        with suppress(ValueError):
+            return bool(read(text))
+    return False
+
+
+def _is_serial(cell: Cell, one: Input) -> bool:
+    return one.kind == "DATE" and SERIAL_DAY.fullmatch(cell.text) is not None
+
+
+def _read_time(text: str, kind: str) -> tuple[str, Text]:
+    if typed := DAY.fullmatch(text):
+        day, month, year, hour = typed.groups()
+        text = f"{year}-{month:0>2}-{day:0>2}" + (f"T{hour:0>5}" if hour else "")
+    elif named := NAMED_DAY.fullmatch(text):
+        day, name, year = named.groups()
+        text = f"{year}-{MONTHS.get(name.lower(), 0):02}-{day:0>2}"
+    elif kind == "DATE" and (serial := SERIAL_DAY.fullmatch(text)):
+        return (SERIAL_ZERO + timedelta(days=int(serial[1]))).isoformat(), ""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return "", NO_DAY if kind == "DATE" else NO_MOMENT
+    if kind == "MOMENT":
+        return moment.isoformat() if moment.tzinfo else f"{moment:{MOMENT_FORMAT}}", ""
+    return moment.date().isoformat(), ""
+
+
+@lru_cache
+def _methods() -> dict[str, str]:
+    """Return the ways of consent by their folded names in both languages."""
+    found = {fold(name): name for name, _label in METHODS}
+    for language in LANGUAGES:
+        with override(language):
+            found |= {fold(str(label)): name for name, label in METHODS}
+    return found
