@@ -28,10 +28,12 @@ from verification.batches.spreadsheet import read_sheet
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
 from verification.console.order_form import query_of
+from verification.notifications.models import Block, Notification
+from verification.notifications.recipients import block
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
 from workspaces import members
-from workspaces.models import LedgerEntry, Role
+from workspaces.models import Account, LedgerEntry, Role
 
 CONTACTS = ["E-mail address", "Phone number"]
 HEADINGS = ["Full name", "ID number", "Your reference"]
@@ -104,13 +106,13 @@ def faults(html: str) -> list[str]:
 def test_rows_are_quoted_and_then_ordered_together(sender, api: Api, name):
     content = people() if name.endswith("csv") else xlsx_file(HEADINGS, *PEOPLE)
     quote = sender.send(content, name)
-    assert "3 rows without a fault" in quote
-    assert "Order all for KES 150.00" in quote
+    assert "3 rows without errors" in quote
+    assert "reports for KES 150.00" in quote
     assert not Report.objects.exists()
 
     page = sender.press("order")
 
-    assert "3 reports are ordered." in page
+    assert "Reports ordered: 3." in page
     batch, reports = Batch.objects.get(), Report.objects.in_bulk()
     assert (batch.name, batch.row_numbers, batch.draft) == (name, [2, 3, 4], False)
     made = [reports[pk] for pk in batch.report_ids]
@@ -227,7 +229,7 @@ def test_file_that_was_put_right_takes_the_place_of_the_wrong_one(sender, owner)
     sender.send(people())
     assert not Upload.objects.filter(pk=wrong).exists()
 
-    assert "3 reports are ordered." in sender.press("order")
+    assert "Reports ordered: 3." in sender.press("order")
 
 
 def test_500_faulty_rows_are_counted_and_the_first_are_shown(sender):
@@ -446,8 +448,8 @@ def test_other_sheets_of_a_workbook_are_said_and_hidden_ones_are_not_read(sender
 
     page = sender.send(saved(workbook), "people.xlsx")
 
-    assert "1 row without a fault" in page
-    (warning,) = re.findall(r"We have read the sheet .*?</ul>", page, re.DOTALL)
+    assert "1 row without errors" in page
+    (warning,) = re.findall(r"We have read the sheet .*?</p>", page, re.DOTALL)
     assert [n in warning for n in ["P", "Secret", "More", "Empty"]] == [
         *[True, True, True, False]
     ]
@@ -524,9 +526,9 @@ def test_changed_price_is_shown_before_anything_is_ordered(sender):
     page = sender.press("order")
 
     assert "the price or an earlier report has changed" in page
-    assert "Order all for KES 180.00" in page
+    assert "reports for KES 180.00" in page
     assert count_rows() == before
-    assert "3 reports are ordered." in sender.press("order")
+    assert "Reports ordered: 3." in sender.press("order")
 
 
 def test_reused_results_are_counted(sender, api: Api):
@@ -535,7 +537,7 @@ def test_reused_results_are_counted(sender, api: Api):
 
     page = sender.send(people())
 
-    assert "Order all for KES 100.00" in page
+    assert "reports for KES 100.00" in page
     assert "Earlier results that are still fresh are used again" in page
 
 
@@ -552,7 +554,7 @@ def test_rows_without_consent_are_saved_as_drafts(admin):
 
     quote = sender.send(people())
     assert 'value="order"' not in quote
-    assert "3 drafts are saved." in sender.press("draft")
+    assert "Drafts saved: 3." in sender.press("draft")
 
     assert set(Report.objects.values_list("status", flat=True)) == {"DRAFT"}
     assert Batch.objects.get().draft
@@ -684,7 +686,7 @@ def test_package_is_ordered_at_its_own_price(admin):
     package = create_package(price=Decimal("120.00"))
     sender = Sender(admin, choice(package=package.name))
 
-    assert "Order all for KES 360.00" in sender.send(people())
+    assert "reports for KES 360.00" in sender.send(people())
     sender.press("order")
 
     assert set(Report.objects.values_list("package", flat=True)) == {package.name}
@@ -713,7 +715,7 @@ def test_balance_that_does_not_cover_all_rows_orders_none(admin, live_api):
     assert "Nothing is ordered" in sender.press("order")
     assert not Report.objects.exists()
 
-    assert "3 drafts are saved." in sender.press("draft")
+    assert "Drafts saved: 3." in sender.press("draft")
     assert Report.objects.filter(environment="production").count() == 3
 
 
@@ -775,38 +777,98 @@ def test_batch_is_seen_by_members_of_its_workspace_and_environment(
 def test_progress_counts_reports_by_state(sender, api: Api):
     page = sender.order(people())
     assert "0 of 3 reports have ended." in page
-    assert "Look again" in page
+    assert 'hx-trigger="every 15s"' in page
 
     api.work()
 
     page = sender.visitor.page("reports-batch", batch=Batch.objects.get().pk)
     assert "3 of 3 reports have ended." in page
-    assert "Look again" not in page
-    assert re.search(r"Ready</span></dt><dd>3</dd>", page)
+    assert "hx-trigger" not in page.split("<main")[1]
+    assert re.search(r"Ready</span> <b>3</b>", page)
 
 
 @pytest.mark.parametrize("format", ["csv", "xlsx"])
-def test_results_have_id_state_score_and_decision_of_each_row(sender, api, format):
+def test_results_have_name_state_decision_and_checks_of_each_row(sender, api, format):
     sender.order(people(*PEOPLE[:2], ["C D", "45678901", "'=1+1"]))
     api.work()
     batch = Batch.objects.get()
     decide(deciding_api(api), str(batch.report_ids[0]), status="APPROVED")
+    Report.objects.filter(pk=batch.report_ids[2]).update(subject_name="=1+1")
 
     name = f"reports-batch-results-{format}"
     answer = sender.visitor.get(name, batch=batch.pk)
 
     assert f'.{format}"' in answer["Content-Disposition"]
     sheet = read_sheet(f"a.{format}", answer.content)
-    found = [[line.at(n).text for n in range(7)] for line in sheet.rows]
+    assert [cell.text for cell in sheet.header.cells[7:]] == [
+        "Decision",
+        *["National identity: Status", "National identity: Risk"],
+    ]
+    found = [[line.at(n).text for n in range(10)] for line in sheet.rows]
     report = Report.objects.get(pk=batch.report_ids[0])
     assert found[0] == [
-        *["2", str(report.pk), "LN-1", "READY"],
+        *["2", "Wanjiku Kamau", str(report.pk), "LN-1", "READY"],
         *[str(report.risk_score), report.risk_level, "APPROVED"],
+        *["COMPLETED", report.results.get().risk_level],
     ]
-    assert [row[1] for row in found] == [str(pk) for pk in batch.report_ids]
-    assert found[2][2] == "=1+1"
-    assert found[2][6] == ""
+    assert [row[2] for row in found] == [str(pk) for pk in batch.report_ids]
+    assert [found[2][n] for n in (1, 3, 7)] == ["=1+1", "=1+1", ""]
+    assert b"\n4,'=1+1," in answer.content or format == "xlsx"
     assert AuditEvent.objects.filter(action="batch.results-downloaded").exists()
+
+
+def hosted_batch(admin: ConsoleVisitor, *addresses: str) -> tuple[Sender, Batch]:
+    """Order by a file whose subjects are asked at these addresses, a day ago."""
+    sender = Sender(admin, choice(consent="SERVICE_HOSTED"))
+    rows = [[f"A {n}", f"{20000000 + n}", to] for n, to in enumerate(addresses)]
+    sender.order(csv_file(["Full name", "ID number", "E-mail address"], *rows))
+    Consent.objects.update(link_made_at=now() - timedelta(hours=25))
+    return sender, Batch.objects.get()
+
+
+def test_all_who_have_not_answered_are_reminded_once_a_day(admin):
+    addresses = ["a@people.test", "b@people.test", "c@people.test", ""]
+    sender, batch = hosted_batch(admin, *addresses)
+    answered, asked, renewed, unreached = batch.report_ids
+    Consent.objects.filter(report=answered).update(status="GRANTED")
+    Consent.objects.filter(report=renewed).update(link_made_at=now())
+    page = sender.visitor.page("reports-batch", batch=batch.pk)
+    assert "3 subjects have not answered" in page
+    assert "2 of them got no link" in page
+    url = sender.visitor.url("reports-batch-remind", batch=batch.pk)
+
+    page = sender.visitor.http.post(url, follow=True).content.decode()
+
+    assert "New links sent: 1." in page
+    assert "within the last day: 1." in page
+    assert "no address that we can use: 1." in page
+    generations = dict(Consent.objects.values_list("report", "generation"))
+    assert [generations[pk] for pk in batch.report_ids] == [1, 2, 1, 1]
+    assert Notification.objects.filter(report_id=asked).count() == 2
+    assert AuditEvent.objects.filter(action="report.consent-resent").count() == 1
+    page = sender.visitor.http.post(url, follow=True).content.decode()
+    assert "New links sent: 0." in page
+    assert unreached != asked
+
+
+def test_nobody_is_reminded_in_production_without_an_address_that_takes_mail(
+    admin, live_api
+):
+    approve_workspace(admin.workspace)
+    Account.objects.update(credit_limit=1000)
+    sender = Sender(admin, choice(consent="SERVICE_HOSTED"), "production")
+    headings = ["Full name", "ID number", "E-mail address"]
+    sender.order(csv_file(headings, ["A B", "20000000", "a@people.test"]))
+    Consent.objects.update(link_made_at=now() - timedelta(hours=25))
+    block(admin.workspace.pk, [("EMAIL", "a@people.test")], Block.Reason.UNKNOWN)
+    url = sender.visitor.url(
+        "reports-batch-remind", "production", batch=Batch.objects.get().pk
+    )
+
+    page = sender.visitor.http.post(url, follow=True).content.decode()
+
+    assert "no address that we can use: 1." in page
+    assert Consent.objects.get().generation == 1
 
 
 def test_rows_of_an_upload_are_deleted_by_its_member_or_after_a_day(sender):

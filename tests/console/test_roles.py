@@ -70,6 +70,7 @@ TABLE = {
     "reports-batch-template-xlsx": (WORKERS, None),
     "reports-batch": (ALL, WORKERS),
     "reports-batch-launch": (WORKERS, WORKERS),
+    "reports-batch-remind": (None, WORKERS),
     "reports-batch-results-csv": (ALL, None),
     "reports-batch-results-xlsx": (ALL, None),
     "reports-edit": (WORKERS, WORKERS),

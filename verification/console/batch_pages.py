@@ -17,9 +17,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Count
 from django.http import HttpResponse
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
+from verification.batches.cells import Line
 from verification.batches.models import UPLOAD_RETENTION, Batch, Upload
 from verification.batches.spreadsheet import (
     MEDIA_TYPES,
@@ -32,8 +33,15 @@ from verification.console.base import (
     Place,
     Text,
     member_required,
+    post_required,
 )
 from verification.console.batch_columns import IGNORED, Columns
+from verification.console.batch_reminders import (
+    Outcome,
+    recent,
+    remind_all,
+    unanswered,
+)
 from verification.console.batch_rows import Row
 from verification.console.batch_uploads import (
     Mended,
@@ -50,6 +58,7 @@ from verification.console.batches import (
     FileOrdered,
     Judged,
     RowFault,
+    checks_of,
     columns_of,
     common_inputs,
     judge_upload,
@@ -64,6 +73,7 @@ from verification.console.order_form import (
     ColumnsForm,
     UploadForm,
     choice_context,
+    needed_text,
 )
 from verification.console.order_pages import (
     CHANGED,
@@ -103,6 +113,8 @@ UPLOADS_PER_MINUTE = 20
 MAX_NAME_LENGTH = 150
 # Rows that the quote shows, from the beginning and from the end
 FIRST_ROWS, LAST_ROWS = 7, 3
+# Cells put right that the quote shows
+SHOWN_REPAIRS = 50
 # Rows with faults that a page shows, to be mended or left out
 FAULTY_ROWS = 25
 # Cells of a column by which the member knows it
@@ -120,12 +132,21 @@ NOT_LAUNCHED = _(
 )
 RESULT_COLUMNS = (
     _("Row"),
+    _("Name"),
     _("Report"),
     _("Reference"),
     _("Status"),
     _("Score"),
     _("Risk"),
     _("Decision"),
+)
+# Of each check
+CHECK_COLUMNS = (_("Status"), _("Risk"))
+# Why a subject got no further link
+UNSENT = (
+    (Outcome.RECENT, _("Not sent, as a link went out within the last day")),
+    (Outcome.UNREACHED, _("Not sent, as the report has no address that we can use")),
+    (Outcome.CHANGED, _("Not sent, as the subject has just answered")),
 )
 
 
@@ -309,6 +330,7 @@ def _show_upload(place: Place, kept: Upload, error: Text = "") -> HttpResponse:
         return _show_columns(place, kept, opened, columns, form)
     judged = judge_upload(place.client, opened)
     rows, sheet = judged.rows, opened.sheet
+    headings = _headings(opened, judged)
     shown = {
         **choice_context(opened.choice, place.offer),
         "upload": kept,
@@ -317,16 +339,20 @@ def _show_upload(place: Place, kept: Upload, error: Text = "") -> HttpResponse:
         "count": len(rows.rows),
         "workbook": sheet.workbook,
         "hidden": [r.line.number for r in rows.rows if r.line.number in sheet.hidden],
-        "headings": _headings(opened, judged),
+        "headings": headings,
         "unused": [
             sheet.header.at(number).text[:SHOWN_LETTERS] or number + 1
             for number, name in sorted(columns.inputs.items())
             if name == IGNORED
         ],
+        "ignored": [(line.number, _summary(line)) for line in rows.ignored],
+        "is_changed": bool(opened.ignored or opened.skipped),
         "error": error,
     }
     if judged.is_faulty:
-        return place.render("batches/faults", {**shown, **_faults_context(judged)})
+        return place.render(
+            "batches/faults", {**shown, **_faults_context(judged, headings)}
+        )
     shown["orders_before"] = [
         _summary_of(batch, place.offer)
         for batch in orders_before(place.client, opened.original)
@@ -348,7 +374,9 @@ def _show_columns(
         "upload": kept,
         "name": opened.name,
         "form": form,
-        "missing": opened.missing(columns.inputs, place.offer),
+        "missing": [
+            needed_text(one) for one in opened.missing(columns.inputs, place.offer)
+        ],
         "columns": [
             (
                 form[name],
@@ -363,6 +391,11 @@ def _show_columns(
         "count": len(rows),
     }
     return place.render("batches/columns", shown)
+
+
+def _summary(line: Line) -> str:
+    """Return the texts of a line, shortened."""
+    return " ".join(cell.text for cell in line.cells if cell.text)[:SHOWN_LETTERS]
 
 
 def _headings(opened: OpenUpload, judged: Judged) -> list[tuple[int, str]]:
@@ -391,7 +424,9 @@ def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
     }
 
 
-def _faults_context(judged: Judged) -> dict[str, Any]:
+def _faults_context(
+    judged: Judged, headings: Sequence[tuple[int, str]]
+) -> dict[str, Any]:
     """Return the first rows with faults as a table: cells with what is wrong."""
     faults: dict[int, list[RowFault]] = {}
     for fault in judged.faults:
@@ -402,8 +437,8 @@ def _faults_context(judged: Judged) -> dict[str, Any]:
     for number in shown:
         at = {fault.column: fault.text for fault in faults[number]}
         cells = [
-            (column, lines[number].at(column).text, at.get(column))
-            for column in judged.rows.columns
+            (column, label, lines[number].at(column).text, at.get(column))
+            for column, label in headings
         ]
         table.append((number, cells, [f for f in faults[number] if f.column is None]))
     return {
@@ -434,6 +469,8 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
         "others": same_subject_reports(
             place.client, [one.order for one in quote.orders]
         ),
+        "repairs": judged.repairs[:SHOWN_REPAIRS],
+        "more_repairs": max(len(judged.repairs) - SHOWN_REPAIRS, 0),
         "rows": [_shown_cells(judged, row) for row in _ends(judged.rows.rows)],
     }
 
@@ -517,19 +554,12 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
 
 
 def _done_text(count: int, skipped: int, *, draft: bool) -> str:
-    if draft:
-        done = ngettext("%d draft is saved.", "%d drafts are saved.", count) % count
-    else:
-        done = ngettext("%d report is ordered.", "%d reports are ordered.", count)
-        done %= count
+    done = _("Drafts saved: {count}.") if draft else _("Reports ordered: {count}.")
+    texts = [format_lazy(done, count=count)]
     if skipped:
-        waiting = ngettext(
-            "%d row with errors waits under Files ordered until you correct it.",
-            "%d rows with errors wait under Files ordered until you correct them.",
-            skipped,
-        )
-        done += f" {waiting % skipped}"
-    return done
+        wait = _("Rows with errors that wait under Files ordered: {count}.")
+        texts.append(format_lazy(wait, count=skipped))
+    return " ".join(map(str, texts))
 
 
 def _show_unconfirmed(place: Place, kept: Upload) -> HttpResponse:
@@ -552,7 +582,10 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
     )
     number, count = place.paging["page"], len(batch.report_ids)
     rows = reports_of(batch, number * PAGE_SIZE, PAGE_SIZE)
+    waiting = unanswered(batch.report_ids)
     shown = {
+        "waiting": waiting.count(),
+        "remindable": waiting.exclude(recent()).count(),
         "batch": batch,
         "by": _name_of(batch),
         "count": count,
@@ -630,25 +663,53 @@ def _name_of(batch: Batch) -> str:
     return found.values_list("user__email", flat=True).first() or ""
 
 
+@post_required(Permission.ORDER)
+def remind(place: Place, batch: UUID) -> HttpResponse:
+    """Send all subjects of a file who have not answered another link."""
+    found = Batch.objects.get(pk=batch, **place.lookups)
+    require_order_rate(place)
+    counts = remind_all(place, found.report_ids)
+    texts: list[Text] = [
+        format_lazy(_("New links sent: {count}."), count=counts[Outcome.SENT])
+    ]
+    texts += [
+        f"{text}: {counts[outcome]}." for outcome, text in UNSENT if counts[outcome]
+    ]
+    said = " ".join(map(str, texts))
+    return place.to("reports-batch", success=said, batch=found.pk)
+
+
 @member_required()
 def results(place: Place, batch: UUID, format: str) -> HttpResponse:
-    """Return a file with id, state, score and decision of each row."""
+    """Return a file with name, state, score, decision and checks of each row."""
     found = Batch.objects.get(pk=batch, **place.lookups)
     rows = reports_of(found)
     place.record("batch.results-downloaded", found)
     _record_disclosures(place, rows)
+    checks = checks_of(found)
+    names = [name for each in checks.values() for name in each]
+    labels = [place.offer.checks[name].display_name for name in dict.fromkeys(names)]
     content = write_sheet(
         format,
-        [str(title) for title in RESULT_COLUMNS],
+        [
+            *map(str, RESULT_COLUMNS),
+            *(f"{label}: {title}" for label in labels for title in CHECK_COLUMNS),
+        ],
         [
             (
                 row.row,
+                row.report.subject_name,
                 str(row.report.pk),
                 row.report.reference,
                 row.report.status,
                 row.report.risk_score,
                 row.report.risk_level,
                 row.decision,
+                *(
+                    text
+                    for name in dict.fromkeys(names)
+                    for text in checks[row.report.pk].get(name, ("", ""))
+                ),
             )
             for row in rows
         ],

@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from verification.batches.cells import MAX_ROWS, Sheet
 from verification.batches.models import Batch, Upload
 from verification.batches.repairs import mark_invisible
+from verification.checks.models import CheckResult
 from verification.console.base import Text
 from verification.console.batch_rows import Row, Rows
 from verification.console.batch_uploads import OpenUpload, keep_skipped
@@ -336,3 +337,15 @@ def reports_of(batch: Batch, first: int = 0, most: int = MAX_ROWS) -> list[Batch
         BatchReport(number, found[report], decided.get(report, ""))
         for number, report in zip(numbers, ids, strict=True)
     ]
+
+
+def checks_of(batch: Batch) -> dict[UUID, dict[str, tuple[str, str]]]:
+    """Return status and risk of each check, by report and name of the check."""
+    found: dict[UUID, dict[str, tuple[str, str]]] = {pk: {} for pk in batch.report_ids}
+    results = CheckResult.objects.filter(report__in=batch.report_ids)
+    columns = ("report_id", "name", "status", "risk_level")
+    for report, name, status, risk in results.order_by("position").values_list(
+        *columns
+    ):
+        found[report][name] = (status, risk)
+    return found

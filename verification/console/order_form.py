@@ -444,15 +444,18 @@ class ColumnsForm(forms.Form):
                 self.add_error(name, _("Another column is this already"))
             chosen[name] = one
         if not self.errors:
-            missing = self.opened.missing(self.columns, self.offer)
-            for each in missing:
-                needed = _("{label} is needed: choose its column")
-                self.add_error(None, format_lazy(needed, label=each.label))
+            for one in self.opened.missing(self.columns, self.offer):
+                self.add_error(None, needed_text(one))
         return self.cleaned_data
 
     @property
     def columns(self) -> dict[int, str]:
         return {n: self.cleaned_data[name] for n, name in self.names.items()}
+
+
+def needed_text(one: Input) -> Any:
+    needed = _("{label} is needed: choose its column")
+    return format_lazy(needed, label=one.label)
 
 
 def _field(one: Input) -> forms.Field:

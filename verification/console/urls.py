@@ -135,6 +135,7 @@ BATCHES = [
     ),
     path("<uuid:batch>", batch_pages.show, name="reports-batch"),
     path("<uuid:batch>/launch", batch_pages.launch, name="reports-batch-launch"),
+    path("<uuid:batch>/remind", batch_pages.remind, name="reports-batch-remind"),
     path(
         "<uuid:batch>/results.csv",
         batch_pages.results,
