@@ -41,8 +41,8 @@ from workspaces.models import (
 )
 
 # The backgrounds of `hosted.css`: the page, cards and notes.
-LIGHT = ("#ffffff", "#f3f6f5", "#e3f1ef")
-DARK = ("#16211f", "#0d1514", "#143330")
+LIGHT = ("#ffffff", "#f6f8f7", "#e2f2f0")
+DARK = ("#131b19", "#0c1211", "#12302d")
 
 PNG_START = b"\x89PNG\r\n\x1a\n"
 MIN_LOGO_SIDE = 16

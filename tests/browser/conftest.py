@@ -38,13 +38,23 @@ SPACED = """() => {
 # the reference of the API is drawn from a document that takes seconds to make.
 expect.set_options(timeout=20_000)
 WIDTH = "document.documentElement.scrollWidth"
-# A page with all that it loads: of subjects and payers, and of members at a desk
-HOSTED_PAGE_BYTES = 40 * 1024
+# The HTML and styles of a page of subjects, payers and referees; and of one that lists
+# all that was found about a subject, or all countries
+HOSTED_PAGE_BYTES = 20 * 1024
+LONG_PAGE_BYTES = 30 * 1024
+# A page of members at a desk, with all that it loads
 CONSOLE_PAGE_BYTES = 64 * 1024
 # The page itself and all that it needs, with their sizes
 LOADED = """() => Object.fromEntries(performance.getEntries()
     .filter(e => "decodedBodySize" in e).map(e => [e.name, e.decodedBodySize]))"""
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+def hosted_bytes(page):
+    """Return the size of the page's HTML and styles."""
+    sizes = page.evaluate(LOADED)
+    parts = (page.url.partition("#")[0], ".css")
+    return sum(size for url, size in sizes.items() if url.endswith(parts))
 
 
 def take_screenshots(page, name):
@@ -154,9 +164,12 @@ def look(page):
         # The mailbox of development has as many messages as there are.
         is_hosted = any(url.endswith("hosted.css") for url in loaded)
         is_console = any(url.endswith("console.css") for url in loaded)
-        most = CONSOLE_PAGE_BYTES if is_console else HOSTED_PAGE_BYTES
-        if is_hosted and "/dev/mail" not in page.url:
-            assert 5000 < sum(loaded.values()) < most
+        if is_console:
+            assert 5000 < sum(loaded.values()) < CONSOLE_PAGE_BYTES
+        elif is_hosted and "/dev/mail" not in page.url:
+            is_long = page.url.partition("?")[0].endswith(("/data/", "/my-data"))
+            most = LONG_PAGE_BYTES if is_long else HOSTED_PAGE_BYTES
+            assert 5000 < hosted_bytes(page) < most
 
     return at
 

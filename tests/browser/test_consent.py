@@ -462,7 +462,7 @@ def test_checks_of_a_late_withdrawal_have_their_ticks(page, ask, look, service, 
     sees(page, "You agreed to the checks")
     wait_for(client, report, "READY")
     page.reload()
-    expect(page.locator("li.made").first).to_be_visible()
+    expect(page.locator("li .good").first).to_be_visible()
     look("granted-ready")
 
     shell(service, WITHDRAW, report)

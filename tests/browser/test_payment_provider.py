@@ -12,6 +12,7 @@ from tests.world.employer import employment_item
 pytestmark = pytest.mark.slow
 
 DUE = "Pay KES 500.00"
+BY_PAGE, BY_PROMPT = "Pay another way", f"{DUE} by M-Pesa"
 # A check that needs no source: this installation has none.
 ORDER = {
     **employment_item(email="w@subject.test"),
@@ -68,7 +69,7 @@ def test_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
     expect(page.get_by_text("You pay on the page of Paystack")).to_be_visible()
     look("paystack-1-due")
 
-    page.get_by_role("button", name=DUE).click()
+    page.get_by_role("button", name=BY_PAGE).click()
     page.wait_for_url(f"{paystack.url}/**")
     page.get_by_role("button", name="Fail").click()
     page.get_by_role("button", name="Pay").click()
@@ -84,7 +85,7 @@ def test_payer_pays_on_the_pages_of_paystack(page, look, shop, paystack):
 def test_payment_under_review_takes_no_money(page, look, shop, paystack):
     report = shop.order(ORDER)[0]
     page.goto(link_of(report))
-    page.get_by_role("button", name=DUE).click()
+    page.get_by_role("button", name=BY_PAGE).click()
     page.wait_for_url(f"{paystack.url}/**")
     paystack.currency = "USD"
 
@@ -102,13 +103,13 @@ def test_payer_pays_by_an_mpesa_prompt(page, look, shop, paystack):
     page.goto(link_of(report))
     look("prompt-1-form")
     page.get_by_label("Your M-Pesa number").fill("0712 345")
-    page.get_by_role("button", name="Send the prompt").click()
+    page.get_by_role("button", name=BY_PROMPT).click()
     page.get_by_role("link", name="Enter a Kenyan mobile number").click()
     expect(page.get_by_label("Your M-Pesa number")).to_be_focused()
     look("prompt-2-wrong-number")
 
     page.get_by_label("Your M-Pesa number").fill("0712 345 678")
-    page.get_by_role("button", name="Send the prompt").click()
+    page.get_by_role("button", name=BY_PROMPT).click()
     sees(page, PROMPTED)
     expect(page.get_by_text("A prompt was sent to +254••••678")).to_be_visible()
     look("prompt-3-waiting")
@@ -121,7 +122,7 @@ def test_payer_pays_by_an_mpesa_prompt(page, look, shop, paystack):
     page.get_by_role("link", name="Kiswahili").click()
     look("prompt-5-cancelled-sw")
     page.get_by_label("Nambari yako ya M-Pesa").fill("0712 345 678")
-    page.get_by_role("button", name="Tuma ombi la malipo").click()
+    page.get_by_role("button", name="Lipa KES 500.00 kwa M-Pesa").click()
     sees(page, "Andika PIN yako ya M-Pesa kwenye simu yako")
     look("prompt-6-waiting-sw")
     page.get_by_role("link", name="English").click()
@@ -138,7 +139,7 @@ def test_prompt_needs_no_script(browser, shop, paystack):
     report = shop.order(ORDER)[0]
     page.goto(link_of(report))
     page.get_by_label("Your M-Pesa number").fill("0712 345 678")
-    page.get_by_role("button", name="Send the prompt").click()
+    page.get_by_role("button", name=BY_PROMPT).click()
     sees(page, PROMPTED)
     paystack.pay([*paystack.transactions][-1])
 

@@ -83,6 +83,17 @@ def test_referee_answers_and_the_report_is_made(page, look, asked, employer_clie
     until(lambda: employer_client.status(report["id"]) == "READY")
 
 
+def test_first_screen_of_a_phone_has_the_first_question(page, asked):
+    page.set_viewport_size({"width": 390, "height": 844})
+    _, link = asked()
+    page.goto(link)
+
+    question = page.get_by_role("group", name="Did Wanjiku Kamau work at")
+
+    box = question.bounding_box()
+    assert box["y"] + box["height"] < 844
+
+
 def test_referee_declines_in_kiswahili(page, look, asked):
     _, link = asked()
     page.goto(link)

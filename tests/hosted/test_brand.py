@@ -145,7 +145,7 @@ def test_stylesheet_sets_colours_of_light_and_dark_screens(ask, brand):
 
     css = Client().get(sheet).content.decode()
 
-    assert css.startswith("@media screen{:root{--main:#8a1c7c;--on-main:#ffffff;")
+    assert css.startswith("@media screen{:root{--accent:#8a1c7c;--on-accent:#ffffff;")
     assert "prefers-color-scheme:dark" in css
     assert "url(" not in css
 

@@ -386,7 +386,7 @@ def test_only_checks_that_were_made_have_a_tick(ask, language, made, waits, not_
 def check_states(html):
     """Return the states of the checks on the page: with a tick, and without one."""
     states = {}
-    found = r'<li( class="made")?><strong>[^<]+</strong><br><small>([^<]+)</small>'
+    found = r'<br><small class="state( good)?">([^<]+)</small>'
     for tick, state in re.findall(found, html):
         states.setdefault(bool(tick), []).append(state)
     return states

@@ -259,7 +259,7 @@ def test_failed_payment_can_be_repeated(api: Api):
     assert not re.search(r'role="alert">\s*<h1>', visitor.text())
     assert "The payment failed" in page
     assert "Nothing was taken" in page
-    assert "Or pay another way Pay KES 250.00" in page
+    assert "Pay KES 250.00 by M-Pesa" in page
     visitor.choose("pay")
     poll_providers()
     assert "You paid KES 250.00" in visitor.reads()

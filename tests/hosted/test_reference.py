@@ -33,6 +33,7 @@ def test_answers_of_a_referee_complete_the_report(paying_api: Api, referee: Visi
         "jobTitle": "Fleet manager",
         "employedFrom": "2019-03-01",
         "employedTo": "2023-06-30",
+        "stillEmployed": False,
         "wouldRehire": "YES",
         "remarks": "Always on time.",
         "refereeName": "Amina Said",
@@ -50,6 +51,21 @@ def test_no_employment_is_an_answer(referee: Visitor):
     answers = saved_reference(referee).answers
     assert answers["employed"] is False
     assert answers["jobTitle"] is answers["wouldRehire"] is None
+
+
+def test_referee_may_leave_out_what_they_do_not_know(paying_api: Api, referee: Visitor):
+    referee.open()
+    left_out = ("job_title", "from_day", "from_month", "from_year", "rehire", "remarks")
+    told = ANSWER | dict.fromkeys([*left_out, "to_month", "to_year"], "")
+    referee.post("submit", **told)
+
+    answers = saved_reference(referee).answers
+    assert answers["employed"] is True
+    assert answers["employedFrom"] is answers["employedTo"] is None
+    assert (answers["jobTitle"], answers["wouldRehire"]) == ("", "UNKNOWN")
+    paying_api.work()
+    (result,) = paying_api.report(str(referee.reference.report_id))["checkResults"]
+    assert result["flags"] == []
 
 
 def test_present_employment_has_no_last_day(referee: Visitor):
@@ -104,10 +120,9 @@ def test_referee_declines(paying_api: Api, referee: Visitor):
         ({"from_year": ""}, "for example 27 3 2019 or 3 2019"),
         ({"from_day": "31", "from_month": "2"}, "for example 27 3 2019 or 3 2019"),
         ({"from_year": "9999"}, "The first day cannot be in the future"),
-        ({"to_year": "٢٠٢٣"}, "tick that they still work"),
-        ({"to_month": ""}, "tick that they still work"),
+        ({"to_year": "٢٠٢٣"}, "for example 27 3 2019 or 3 2019"),
+        ({"to_month": ""}, "for example 27 3 2019 or 3 2019"),
         ({"to_year": "2018"}, "The last day cannot be before the first"),
-        ({"rehire": ""}, "Say whether they would be hired again"),
         ({"remarks": "x" * 1001}, "Write at most 1000 characters"),
         ({"name": ""}, "Write your full name"),
         ({"title": ""}, "Write your job title"),
@@ -128,11 +143,12 @@ def test_invalid_form_names_errors_and_keeps_the_rest(referee: Visitor, form, er
 
 def test_every_error_leads_to_its_field(referee: Visitor):
     referee.open()
-    wrong = dict.fromkeys(ANSWER, "") | {"employed": "YES"}
+    empty = dict.fromkeys(ANSWER, "")
+    wrong = empty | {"employed": "YES", "from_day": "x", "to_year": "x", "rehire": "x"}
 
     page = referee.post("submit", **wrong).content.decode()
 
-    for name in ("employer", "job_title", "from_day", "to_day", "rehire", "name"):
+    for name in ("employer", "from_day", "to_day", "rehire", "name", "title"):
         assert f'href="#id_{name}"' in page
         assert page.count(f'id="id_{name}"') == 1
 

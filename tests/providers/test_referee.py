@@ -90,6 +90,9 @@ def test_details_are_the_output_fields_in_their_order(answers):
         ({}, {"employedTo": "2023-05-30"}, "MATCH"),
         ({}, {"employedTo": "2023-05-29"}, "NO_MATCH"),
         ({}, {"employedTo": None}, "NO_MATCH"),
+        ({}, {"employedTo": None, "stillEmployed": True}, "NO_MATCH"),
+        ({}, {"employedTo": None, "stillEmployed": False}, "MATCH"),
+        ({"employmentEnd": None}, {"employedFrom": None}, None),
         ({"employmentEnd": None}, {"employedTo": None}, "MATCH"),
         ({"employmentEnd": None}, {"employedTo": "2020-01-01"}, "MATCH"),
         (dict.fromkeys(["employmentStart", "employmentEnd"]), {}, None),
@@ -102,8 +105,11 @@ def test_dates_may_differ_by_a_month(stated, said, match):
     assert codes(finding) == (["DATES_MISMATCH"] if match == "NO_MATCH" else [])
 
 
-def test_unstated_members_stay_uncompared():
-    finding = finding_of({"jobTitle": None}, jobTitle="Anything")
+@pytest.mark.parametrize(
+    ("stated", "given"), [({"jobTitle": None}, "Anything"), ({}, "")]
+)
+def test_members_that_one_leaves_out_stay_uncompared(stated, given):
+    finding = finding_of(stated, jobTitle=given)
     assert finding.details["jobTitleMatch"] is None
     assert finding.flags == []
 

@@ -53,7 +53,7 @@ def test_backgrounds_are_those_of_the_stylesheet():
 
     for known, section in ((brands.LIGHT, light), (brands.DARK, dark)):
         colours = dict(re.findall(r"--(\w+): (#\w+);", section))
-        assert set(known) == {colours[name] for name in ("card", "back", "soft")}
+        assert set(known) == {colours[name] for name in ("surface", "canvas", "soft")}
 
 
 @given(st.integers(0, 0xFFFFFF).map(lambda number: f"#{number:06x}"))

@@ -66,7 +66,8 @@ def stylesheet_of(colour: str) -> str:
 
 
 def _properties(palette: brands.Palette) -> str:
-    return f"--main:{palette.button};--on-main:{palette.label};--link:{palette.link}"
+    button, label, link = palette.button, palette.label, palette.link
+    return f"--accent:{button};--on-accent:{label};--link:{link}"
 
 
 def _digest(text: str) -> str:

@@ -47,8 +47,8 @@ FIRST_YEAR = 1940
 DATE_PARTS = ("day", "month", "year")
 
 
-def _text(label: Any, missing: Any, *, help_text: Any = "") -> TextField:
-    """Return a text field that `AnswersForm.clean` requires if there was employment."""
+def _text(label: Any, missing: Any = "", *, help_text: Any = "") -> TextField:
+    """Return a text field; `AnswersForm.clean` says `missing` if it needs a text."""
     field = TextField(
         label=label,
         help_text=help_text,
@@ -75,8 +75,7 @@ class AnswersForm(forms.Form):
         help_text=_("As it is registered, if you know"),
     )
     job_title = _text(
-        _("Their job title"),
-        _("Write their job title"),
+        _("Their job title (you need not say)"),
         help_text=_("The last one, if there were several"),
     )
     from_day = forms.Field(required=False)
@@ -110,9 +109,7 @@ class AnswersForm(forms.Form):
         typed = super().clean() or {}
         self._require("name", "title")
         if typed.get("employed") == "YES":
-            self._require("employer", "job_title")
-            if not typed.get("rehire") and "rehire" not in self.errors:
-                self.add_error("rehire", _("Say whether they would be hired again"))
+            self._require("employer")
             self._clean_dates(typed)
         return typed
 
@@ -124,7 +121,8 @@ class AnswersForm(forms.Form):
             "jobTitle": typed["job_title"],
             "employedFrom": _iso(typed.get("employed_from")),
             "employedTo": _iso(typed.get("employed_to")),
-            "wouldRehire": typed["rehire"],
+            "stillEmployed": typed["still"],
+            "wouldRehire": typed["rehire"] or "UNKNOWN",
         }
         return {
             "employed": employed,
@@ -154,14 +152,17 @@ class AnswersForm(forms.Form):
         typed["employed_from"], typed["employed_to"] = start, end
 
     def _date(self, which: str, typed: dict[str, Any], *, last: bool) -> date | None:
-        """Return the date, or add an error. A missing day is the first or last."""
+        """Return the date, None without one, or add an error.
+
+        A missing day is the first or last.
+        """
         day, month, year = (typed.get(f"{which}_{part}") or "" for part in DATE_PARTS)
+        if not (day + month + year).strip():
+            return None
         try:
             return _parse_date(day, month, year, last=last)
         except ValueError:
             error = _("Enter the date in numbers, for example 27 3 2019 or 3 2019")
-            if which == "to":
-                error = _("Enter the date in numbers, or tick that they still work")
             self.add_error(f"{which}_day", error)
             return None
 

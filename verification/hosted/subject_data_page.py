@@ -127,7 +127,11 @@ def report_view(one: SubjectReport, *, is_short: bool = False) -> View:
         "facts": list(_facts(one)),
         "notes": list(_notes(one)),
         "subject": _details(one.report.subject or {}, is_short=is_short),
-        "checks": [_check_view(r, one, is_short=is_short) for r in one.results],
+        # What the subject has to look at comes first.
+        "checks": sorted(
+            (_check_view(r, one, is_short=is_short) for r in one.results),
+            key=lambda check: check["mark"] != "look",
+        ),
         "corrections": [
             correction_view(each, one.report.workspace) for each in one.corrections
         ],
@@ -280,11 +284,18 @@ def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> V
         )
     flags = [flag_text(f, to_subject=True) for f in finding.get("flags") or ()]
     is_made = result.status == ResultStatus.COMPLETED
+    mark, state = "", RESULT_STATES.get(result.status, _("Not compared"))
+    if flags or is_about_another:
+        mark, state = "look", _("Needs a look")
+    elif is_made and result.score is not None:
+        mark, state = "good", _("Agrees")
     details = _details(finding.get("details") or {}, is_short=is_short)
     return {
         "result": result,
         "name": _(result.definition.display_name),
-        "state": "" if is_made else str(RESULT_STATES[result.status]),
+        # `mark` is the class of the state on the page.
+        "mark": mark,
+        "state": str(state),
         "summary": summary,
         "is_about_another": is_about_another,
         "facts": list(_check_facts(result, one)),
@@ -293,7 +304,6 @@ def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> V
         "details": details,
         "is_disputed": result.pk in one.disputed,
         "can_dispute": is_made and result.pk not in one.disputed,
-        "is_made": is_made,
     }
 
 

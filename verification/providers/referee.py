@@ -3,8 +3,9 @@
 The answers come from the hosted page of the reference:
 
     employed      whether the person worked there; if False, the rest may be null
-    employer, jobTitle                     in the referee's words
-    employedFrom, employedTo               `2019-03-01`; no end while still employed
+    employer, jobTitle                     in the referee's words; no title if not told
+    employedFrom, employedTo               `2019-03-01`, or null if not told
+    stillEmployed                          earlier answers lack it: no end meant it
     wouldRehire   YES, NO or UNKNOWN
     remarks       may be empty
     refereeName, refereeTitle, mayAnswer   the referee, and their right to answer
@@ -80,42 +81,40 @@ def _not_employed(subject: Answers, answers: Answers) -> dict[str, Any]:
 
 
 def _employed(subject: Answers, answers: Answers) -> dict[str, Any]:
-    start, end = answers.get("employedFrom"), answers.get("employedTo")
     return {
         "employerName": answers["employer"],
         "employerMatch": employers_alike(subject["employerName"], answers["employer"]),
-        "jobTitle": answers["jobTitle"],
+        "jobTitle": answers["jobTitle"] or None,
         "jobTitleMatch": (
             jobs_alike(subject["jobTitle"], answers["jobTitle"])
-            if subject.get("jobTitle")
+            if subject.get("jobTitle") and answers["jobTitle"]
             else None
         ),
-        "employmentStart": start,
-        "employmentEnd": end,
-        "datesMatch": _dates_alike(
-            [
-                (subject.get("employmentStart"), start),
-                (subject.get("employmentEnd"), end),
-            ]
-        ),
+        "employmentStart": answers["employedFrom"],
+        "employmentEnd": answers["employedTo"],
+        "datesMatch": _dates_alike(subject, answers),
         "wouldRehire": REHIRE.get(answers["wouldRehire"]),
     }
 
 
-def _dates_alike(pairs: list[tuple[str | None, str | None]]) -> Likeness | None:
-    """Compare the dates; return None if the subject stated neither.
+def _dates_alike(subject: Answers, answers: Answers) -> Likeness | None:
+    """Compare the dates that both told; return None if there are none.
 
     A stated end differs from an employment that still lasts.
     """
-    stated = [(ours, theirs) for ours, theirs in pairs if ours]
-    if not stated:
-        return None
-    alike = all(
-        theirs
+    end = answers["employedTo"]
+    is_lasting = answers.get("stillEmployed", end is None)
+    told = [
+        (subject.get("employmentStart"), answers["employedFrom"]),
+        (subject.get("employmentEnd"), end or is_lasting),
+    ]
+    alike = [
+        theirs is not True
         and abs(date.fromisoformat(ours) - date.fromisoformat(theirs)) <= TOLERANCE
-        for ours, theirs in stated
-    )
-    return "MATCH" if alike else "NO_MATCH"
+        for ours, theirs in told
+        if ours and theirs
+    ]
+    return ("MATCH" if all(alike) else "NO_MATCH") if alike else None
 
 
 def _codes(details: Mapping[str, Any]) -> list[str]:
