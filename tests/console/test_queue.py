@@ -20,8 +20,9 @@ from tests.world.decisions import (
     set_service_level,
 )
 from tests.world.packages import by_package, create_package
+from verification.backoffice.models import AuditEvent
 from verification.decisions.case_list import MAX_COUNT
-from verification.decisions.models import Case, CaseNote
+from verification.decisions.models import Case, CaseNote, Decision
 from verification.privacy.models import Disclosure
 from verification.values.clock import now
 from workspaces.models import Member, Role, Workspace
@@ -358,3 +359,153 @@ def test_keys_are_on_the_page_and_each_has_one_meaning(owner, api: Api):
         assert len(keys) >= 4
     documented = re.findall(r"<kbd>(.)</kbd>", owner.page("queue").lower())
     assert set(documented) >= set(keys)
+
+
+def decide_on_page(visitor: ConsoleVisitor, report: str, **fields) -> list[str]:
+    fields = {"status": "APPROVED", **fields}
+    return visitor.messages_after("reports-decide", fields, report=report)
+
+
+def test_decision_leads_to_the_next_case(owner, api: Api):
+    first, second, third = (create_case(api, f"{n}" * 8) for n in (1, 2, 4))
+    officer = Officer(api)
+    officer.take(second)
+
+    answer = owner.post("reports-decide", {"status": "APPROVED"}, report=first)
+
+    assert answer["Location"] == owner.url("reports-detail", report=third)
+    assert Case.objects.get(pk=third).assignee == owner.member
+    assert "The decision counts now. This is the next case. Left: 2." in owner.page(
+        "reports-detail", report=third
+    )
+    assert decide_on_page(owner, third) == [
+        "The decision counts now. No other case is left for you."
+    ]
+
+
+def test_own_case_that_is_due_later_comes_before_the_others(owner, api: Api):
+    reports = [create_case(api, f"{n}" * 8) for n in (1, 2, 4)]
+    Officer(api, "OWNER", "wambui").assign(reports[2], owner.member)
+
+    answer = owner.post("reports-decide", {"status": "REVIEW"}, report=reports[0])
+
+    assert answer["Location"] == owner.url("reports-detail", report=reports[2])
+
+
+def test_report_that_is_left_to_a_person_is_not_the_next_case(owner, api: Api):
+    report = create_case(api)
+
+    assert decide_on_page(owner, report, status="REVIEW") == [
+        "The decision counts now. No other case is left for you."
+    ]
+    assert Case.objects.get(pk=report).assignee is None
+
+
+def test_second_member_goes_on_to_the_next_case(owner, admin, api: Api):
+    demand_second(api, score_to=100)
+    first, second = create_case(api, "11111111"), create_case(api, "22222222")
+    decide_on_page(admin, first)
+    proposal = Decision.objects.get(report=first).pk
+
+    answer = owner.post("reports-confirm", decision=proposal)
+
+    assert Case.objects.get(pk=first).closed_at
+    assert answer["Location"] == owner.url("queue")
+    assert Case.objects.get(pk=second).assignee == admin.member
+
+
+def approve_page(visitor: ConsoleVisitor, **fields) -> str:
+    return visitor.post("queue-approve", fields).content.decode()
+
+
+def confirmed(html: str) -> dict:
+    """Return what the page that asks sends on."""
+    hidden = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', html)
+    fields: dict = {name: value for name, value in hidden if name != "report"}
+    return fields | {"report": [value for name, value in hidden if name == "report"]}
+
+
+def test_clear_cases_that_the_filter_shows_are_approved_together(
+    owner, admin, api: Api
+):
+    clear = [create_case(api, f"1111111{n}") for n in (1, 4, 6)]
+    flagged = create_case(api, ADVERSE)
+    taken = create_case(api, "22222222")
+    Officer(api).take(taken)
+
+    html = approve_page(owner, all="on")
+
+    assert "Approve 3 reports?" in html
+    assert "2 are left out" in html
+    assert "<b>1</b> A colleague has taken them." in html
+    assert "<b>1</b> They have findings to look at, or no low risk." in html
+    assert not Decision.objects.exists()
+    said = owner.messages_after("queue-approve", confirmed(html))
+    assert said == ["Approved: 3."]
+    made = Decision.objects.all()
+    assert {str(one.report_id) for one in made} == set(clear)
+    assert {one.made_by_user for one in made} == {owner.member.user_id}
+    assert set(shown(owner)) == {flagged, taken}
+    assert AuditEvent.objects.filter(action="decision.made").count() == 3
+    again = owner.messages_after("queue-approve", confirmed(html))
+    assert again == ["Nothing was done: none is clear any more."]
+
+
+def test_filter_narrows_what_is_approved(owner, api: Api):
+    chosen = create_case(api, "11111111", reference="LN-7")
+    create_case(api, "22222222")
+
+    html = approve_page(owner, all="on", search="LN-7")
+
+    assert confirmed(html)["report"] == [chosen]
+    answer = owner.post("queue-approve", confirmed(html))
+    assert answer["Location"] == f"{owner.url('queue')}?search=LN-7"
+
+
+def test_case_that_changed_since_the_page_was_shown_is_left_out(owner, api: Api):
+    reports = [create_case(api, f"1111111{n}") for n in (1, 4)]
+    fields = confirmed(approve_page(owner, report=reports))
+    Officer(api).take(reports[0])
+
+    assert owner.messages_after("queue-approve", fields) == [
+        "Approved: 1. Left out, as they changed since the page was shown: 1."
+    ]
+    assert Decision.objects.get().report_id == Case.objects.get(pk=reports[1]).pk
+
+
+def test_approval_that_needs_a_second_member_is_left_out(owner, api: Api):
+    demand_second(api, score_to=100)
+    report = create_case(api)
+
+    html = approve_page(owner, report=report)
+
+    assert "None of these reports is clear" in html
+    assert "They need a second member." in html
+    owner.post("queue-approve", {"confirmed": "on", "report": report})
+    assert not Decision.objects.exists()
+
+
+def test_case_that_somebody_decided_about_before_is_left_out(owner, api: Api):
+    report = create_case(api)
+    Officer(api).decide(report, "REVIEW")
+    Case.objects.update(assignee=None)
+
+    assert "A decision or proposal came before" in approve_page(owner, report=report)
+
+
+def test_approval_of_nothing_says_so(owner, stranger, api: Api):
+    choose = ["Choose at least one report first."]
+    assert owner.messages_after("queue-approve", {}) == choose
+    assert owner.messages_after("queue-approve", {"report": "nonsense"}) == choose
+    report = create_case(api)
+    assert "None of these" in approve_page(stranger, report=report)
+
+
+def test_viewer_approves_nothing(viewer, api: Api):
+    report = create_case(api)
+    assert "queue/approve" not in viewer.page("queue")
+
+    answer = viewer.post("queue-approve", {"confirmed": "on", "report": report})
+
+    assert answer.status_code == 403
+    assert not Decision.objects.exists()

@@ -11,7 +11,7 @@ from django import forms
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -37,16 +37,18 @@ from verification.console.fields import (
 from verification.console.words import Topic, choices_of
 from verification.decisions import cases as verbs
 from verification.decisions.case_list import (
+    MAX_COUNT,
     Holder,
     QueueFilters,
     Wait,
+    count_open,
     list_cases,
 )
 from verification.decisions.cases import CaseObstacle, CaseRefused
 from verification.decisions.models import MAX_NOTE_LENGTH, Case, CaseCause, CaseNote
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
-from verification.reports.models import Report
+from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.values.clock import now
 from verification.web.pages import read_id
 from workspaces.members import Permission, has_permission
@@ -140,20 +142,20 @@ CAUSES: dict[str, Any] = {
 @member_required()
 def listing(place: Place) -> HttpResponse:
     """List the open cases, those that are due first at the top."""
-    known = CheckPackage.objects.known_to(place.workspace.pk).order_by("name")
-    packages = dict(known.values_list("name", "display_name"))
-    offered = [*ALL_CHOICE, *packages.items()]
-    form = QueueForm(place.request.GET, choices={"package": offered})
+    packages = package_names(place)
+    form = queue_form(place.request.GET, packages)
     filters = QueueFilters(**form.chosen)
     after = read_id(place.request.GET.get("after", ""))
     page = list_cases(
         place.member, place.environment, filters, after=after, size=PAGE_SIZE
     )
+    cases = [_case_view(place, case, packages) for case in page.cases]
     rated = [one.pk for one in page.cases if one.report.risk_score is not None]
     record_disclosures(rated, Channel.CONSOLE, place.client.actor)
     shown = {
         "form": form,
-        "cases": [_case_view(place, case, packages) for case in page.cases],
+        "cases": cases,
+        "has_offered": any(case["is_offered"] for case in cases),
         "after": page.next,
         "is_continued": after is not None,
         "held": verbs.count_held(place.member, place.environment),
@@ -161,6 +163,15 @@ def listing(place: Place) -> HttpResponse:
         **tab_context(place),
     }
     return place.render("queue", shown)
+
+
+def package_names(place: Place) -> dict[str, str]:
+    known = CheckPackage.objects.known_to(place.workspace.pk).order_by("name")
+    return dict(known.values_list("name", "display_name"))
+
+
+def queue_form(typed: QueryDict, packages: Mapping[str, str]) -> QueueForm:
+    return QueueForm(typed, choices={"package": [*ALL_CHOICE, *packages.items()]})
 
 
 @post_required(Permission.DECIDE_REPORTS)
@@ -235,6 +246,28 @@ def edit_settings(place: Place) -> HttpResponse:
     return place.render("settings/queue", {"form": form})
 
 
+def to_next(place: Place, report: UUID, done: str, after: Case | None) -> HttpResponse:
+    """Show the next case once the one before it is decided; else its report again.
+
+    `after` is the case as it was; None if the report was not in the queue.
+    """
+    if after is None:
+        return place.to("reports-detail", success=done, report=report)
+    case = verbs.next_case(place.client, place.member, place.by.actor, after)
+    if case is None:
+        nothing = _("No other case is left for you.")
+        return place.to("queue", success=f"{done} {nothing}")
+    left: Any = count_open(*place.where)
+    if left > MAX_COUNT:
+        left = _("more than %(most)s") % {"most": MAX_COUNT}
+    said = _("This is the next case. Left: %(left)s.") % {"left": left}
+    return place.to("reports-detail", success=f"{done} {said}", report=case.pk)
+
+
+def open_case_of(place: Place, report: UUID) -> Case | None:
+    return Case.objects.filter(pk=report, closed_at=None, **place.lookups).first()
+
+
 def case_context(place: Place, report: Report) -> dict[str, Any]:
     """Return what the page of a report shows of its case and notes."""
     cases = Case.objects.filter(closed_at=None).select_related("assignee__user")
@@ -262,8 +295,8 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
 def _case_view(
     place: Place, case: Case, packages: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    package = case.package or ""
-    at = now()
+    package, report, at = case.package or "", case.report, now()
+    is_free = case.assignee_id in {None, place.member.pk}
     return {
         "row": case,
         "cause": CAUSES[case.cause],
@@ -272,6 +305,11 @@ def _case_view(
         "is_mine": case.assignee_id == place.member.pk,
         "is_overdue": case.due_at is not None and case.due_at < at,
         "is_soon": case.due_at is not None and case.due_at < at + SOON,
+        # It may be clear; the next page knows.
+        "is_offered": is_free
+        and case.cause == CaseCause.ENDED
+        and report.risk_level == RiskLevel.LOW
+        and report.status == ReportStatus.READY,
     }
 
 

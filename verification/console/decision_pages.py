@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.checks.models import CheckDefinition
 from verification.console.base import Place, deciders_of, member_required, post_required
+from verification.console.case_pages import open_case_of, to_next
 from verification.console.decline_notices import NoticeRuleForm, notices_context
 from verification.console.fields import (
     REQUIRED_ERROR,
@@ -39,6 +40,7 @@ from verification.decisions.models import (
     MAX_NOTE_LENGTH,
     MAX_TEXT_LENGTH,
     AdverseNotice,
+    Case,
     Decision,
     DecisionState,
     DecisionStatus,
@@ -349,6 +351,7 @@ def _answer(
     """Answer a decision; `after` are the states that the verb leads to."""
     own = Decision.objects.filter(**place.lookups)
     report_id = own.get(pk=decision).report_id
+    case = open_case_of(place, report_id)
     try:
         answered = verb(place.client, decision, place.member, place.by.actor)
     except ReportDecisionRefused as e:
@@ -360,16 +363,22 @@ def _answer(
             return place.to("reports-detail", success=SENT_BEFORE, report=report_id)
         why = REFUSALS[e.obstacle]
         return place.to("reports-detail", error=why, report=report_id)
-    done = outcome_of(answered)
-    return place.to("reports-detail", success=done, report=report_id)
+    return after_decision(place, answered, case)
 
 
-def outcome_of(decision: Decision) -> str:
-    """Return the message to the member who made or answered the decision."""
+def after_decision(place: Place, decision: Decision, case: Case | None) -> HttpResponse:
+    """Say what a member's decision has done, and show the next case.
+
+    The report stays where a member has more to do there: a notice to hand over, or
+    another decision after a refusal.
+    """
+    state, report_id = S(decision.state), decision.report_id
     notice = AdverseNotice.objects.filter(decision=decision).first()
     if notice and notice.state == NoticeState.UNDELIVERED:
-        return str(UNREACHED[S(decision.state)])
-    return str(OUTCOMES[S(decision.state)])
+        done = UNREACHED[state]
+        return place.to("reports-detail", success=done, report=report_id)
+    is_over = state not in {S.REFUSED, S.WITHDRAWN}
+    return to_next(place, report_id, str(OUTCOMES[state]), case if is_over else None)
 
 
 def is_sent_twice(member: Member, new: NewDecision, made_id: UUID) -> bool:

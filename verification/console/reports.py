@@ -31,16 +31,16 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.batches import batch_of
-from verification.console.case_pages import case_context, deciders
+from verification.console.case_pages import case_context, deciders, open_case_of
 from verification.console.decision_pages import (
     REFUSALS,
     SENT_BEFORE,
     DecisionForm,
+    after_decision,
     decision_context,
     decision_form,
     decline_context,
     is_sent_twice,
-    outcome_of,
 )
 from verification.console.fields import (
     COUNTRIES,
@@ -145,6 +145,7 @@ def decide(place: Place, report: UUID) -> HttpResponse:
     if form.has_to_confirm:
         return place.render("reports/decline", decline_context(found, form))
     maker = Maker.of_member(place.member, place.by.actor)
+    case = open_case_of(place, report)
     try:
         made = verbs.decide(place.client, report, form.new_decision, maker)
     except ReportDecisionRefused as e:
@@ -157,8 +158,7 @@ def decide(place: Place, report: UUID) -> HttpResponse:
         # Somebody deactivated a reason at this moment.
         form.add_error("codes", _("Choose reasons that are offered here"))
         return _render_report(place, found, form)
-    done = outcome_of(made)
-    return place.to("reports-detail", success=done, report=report)
+    return after_decision(place, made, case)
 
 
 def _render_report(

@@ -127,6 +127,20 @@ def list_cases(
     return QueuePage(rows, found[size - 1] if len(found) > size else None)
 
 
+@force_custom_plan()
+def list_case_ids(
+    member: Member, environment: str, filters: QueueFilters, size: int
+) -> list[UUID]:
+    """Return the ids of the first open cases of a list."""
+    cases = open_cases_of(member.workspace_id, environment)
+    return _ids_after(None, _filter(cases, member, environment, filters), size)
+
+
+def count_open(workspace_id: UUID, environment: str) -> int:
+    """Return how many cases are open; at most MAX_COUNT + 1."""
+    return _count(open_cases_of(workspace_id, environment))
+
+
 def count_cases(member: Member, environment: str) -> QueueCounts:
     cases = open_cases_of(member.workspace_id, environment)
     return QueueCounts(

@@ -190,13 +190,19 @@ def count_held(member: Member, environment: str) -> int:
 
 @transaction.atomic
 def take_next(
-    client: Client, member: Member, actor: audit.Actor, *, held: int | None = None
+    client: Client,
+    member: Member,
+    actor: audit.Actor,
+    *,
+    held: int | None = None,
+    but: UUID | None = None,
 ) -> Case | None:
     """Give the member the case of nobody's that is due first; None if there is none.
 
     Not one whose checks run again, nor one that waits for the answer of somebody else
     to the member's own proposal. `held` is how many cases the member had on the page of
-    the form: a double click takes one. Raises NotAllowed and CaseRefused.
+    the form: a double click takes one. `but` is a report that stays where it is. Raises
+    NotAllowed and CaseRefused.
     """
     lock_member(member.pk, client.workspace.pk, Permission.DECIDE_REPORTS)
     if held is not None and count_held(member, client.environment) > held:
@@ -208,8 +214,29 @@ def take_next(
         assignee=None,
         report__completed_at__isnull=False,
     )
-    case = found.order_by("due_at", "report_id").first()
+    case = found.exclude(pk=but).order_by("due_at", "report_id").first()
     return _assign(case, member.pk, actor) if case else None
+
+
+def next_case(
+    client: Client, member: Member, actor: audit.Actor, after: Case
+) -> Case | None:
+    """Return the member's case that is due after this one, or take the first of nobody.
+
+    Raises NotAllowed.
+    """
+    own = Case.objects.filter(
+        assignee=member,
+        environment=client.environment,
+        closed_at=None,
+        report__completed_at__isnull=False,
+    )
+    dated = Q(due_at__gt=after.due_at) | Q(due_at=after.due_at, report__gt=after.pk)
+    later = Q(due_at=None, report__gt=after.pk)
+    if after.due_at:
+        later = dated | Q(due_at=None)
+    case = own.filter(later).order_by("due_at", "report_id").first()
+    return case or take_next(client, member, actor, but=after.pk)
 
 
 @transaction.atomic

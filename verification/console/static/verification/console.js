@@ -66,8 +66,8 @@ document.addEventListener("click", async (event) => {
 document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;
   if (!name) return;
-  for (const one of event.target.form.querySelectorAll(`[name="${name}"]`))
-    one.checked = event.target.checked;
+  for (const one of event.target.form.elements)
+    if (one.name === name) one.checked = event.target.checked;
 });
 
 showWhatNeedsScript(document);

@@ -1,0 +1,102 @@
+"""Approve clear cases together: choose, read what is left out and why, confirm."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.utils.http import urlencode
+from django.utils.translation import gettext_lazy as _
+
+from verification.console.base import Place, member_required
+from verification.console.case_pages import QueueForm, package_names, queue_form
+from verification.decisions.case_list import QueueFilters, list_case_ids
+from verification.decisions.clear_cases import (
+    MAX_APPROVED,
+    MAX_EXAMINED,
+    Unclear,
+    approve_clear,
+    sort_cases,
+)
+from verification.privacy.disclosures import record_disclosures
+from verification.privacy.models import Channel
+from verification.web.pages import read_id
+from workspaces.members import Permission
+
+# So many names of cases that are left out are shown for each reason.
+MAX_NAMES = 20
+WHY_LEFT_OUT: dict[Unclear, Any] = {
+    Unclear.CLOSED: _("They need no decision any more."),
+    Unclear.RUNNING: _("Their checks run again."),
+    Unclear.TAKEN: _("A colleague has taken them."),
+    Unclear.DECIDED: _("A decision or proposal came before, or a person has to look."),
+    Unclear.SECOND: _("They need a second member."),
+    Unclear.FINDINGS: _("They have findings to look at, or no low risk."),
+}
+
+
+@member_required(Permission.DECIDE_REPORTS)
+def approve(place: Place) -> HttpResponse:
+    """Show which of the chosen cases are clear; a POST with `confirmed` approves them.
+
+    `all` stands for all cases that the filters show.
+    """
+    if place.posted is None:
+        return place.to("queue")
+    form = queue_form(place.posted, package_names(place))
+    chosen = [read_id(one) for one in place.posted.getlist("report")[:MAX_EXAMINED]]
+    ids = [one for one in chosen if one]
+    if "confirmed" in place.posted:
+        return _approve(place, form, ids)
+    if "all" in place.posted:
+        filters = QueueFilters(**form.chosen)
+        ids = list_case_ids(place.member, place.environment, filters, MAX_EXAMINED)
+    if not ids:
+        return _back(place, form, error=_("Choose at least one report first."))
+    found = sort_cases(place.client, place.member, ids)
+    clear = found.clear[:MAX_APPROVED]
+    left_out = [
+        (WHY_LEFT_OUT[why], len(cases), cases[:MAX_NAMES])
+        for why, cases in found.left_out.items()
+    ]
+    shown = [*clear, *(case for _why, _count, cases in left_out for case in cases)]
+    record_disclosures([one.pk for one in shown], Channel.CONSOLE, place.client.actor)
+    context = {
+        "clear": clear,
+        "left_out": left_out,
+        "left_out_count": sum(count for _why, count, _cases in left_out),
+        "later": len(found.clear) - len(clear),
+        "filters": _query(form),
+        "back": urlencode(_query(form)),
+        "is_cut": len(ids) == MAX_EXAMINED,
+        "most": MAX_EXAMINED,
+    }
+    return place.render("queue_approve", context)
+
+
+def _approve(place: Place, form: QueueForm, ids: list[UUID]) -> HttpResponse:
+    done = approve_clear(place.client, place.member, place.by.actor, ids)
+    if not done:
+        return _back(place, form, error=_("Nothing was done: none is clear any more."))
+    said = _("Approved: %(done)s.") % {"done": done}
+    if changed := len(ids[:MAX_APPROVED]) - done:
+        left_out = _("Left out, as they changed since the page was shown: %(count)s.")
+        said = f"{said} {left_out % {'count': changed}}"
+    return _back(place, form, success=said)
+
+
+def _back(place: Place, form: QueueForm, **message: Any) -> HttpResponse:
+    """Return to the list with the filters that it had."""
+    answer = place.to("queue", **message)
+    if query := urlencode(_query(form)):
+        answer["Location"] += f"?{query}"
+    return answer
+
+
+def _query(form: QueueForm) -> dict[str, str]:
+    return {
+        name: "on" if value is True else str(value)
+        for name, value in form.chosen.items()
+        if value
+    }

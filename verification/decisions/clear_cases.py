@@ -1,0 +1,138 @@
+"""Clear cases: reports without a finding to look at, which a member approves together.
+
+A case is clear if its report is ready, its risk is low, all its checks were completed
+without a flag, no finding is disputed, and nobody has proposed or decided anything.
+Each is approved by `decide`, with its own record; what is no longer clear by then is
+left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from verification.backoffice import audit
+from verification.checks.models import CheckResult
+from verification.decisions.decide import (
+    Maker,
+    NewDecision,
+    ReportDecisionRefused,
+    decide,
+)
+from verification.decisions.findings import read_facts
+from verification.decisions.models import (
+    Case,
+    CaseCause,
+    Decision,
+    DecisionStatus,
+    rule_of,
+)
+from verification.decisions.rules import Facts
+from verification.reports.models import Report, ReportStatus, RiskLevel
+from verification.reports.status import lock_report
+from workspaces.models import Client, Member
+
+# So many cases of a list are looked at, and so many are approved in one request, which
+# takes some seconds.
+MAX_EXAMINED = 1_000
+MAX_APPROVED = 100
+
+
+class Unclear(StrEnum):
+    """Why a case is not approved with others."""
+
+    CLOSED = "CLOSED"
+    RUNNING = "RUNNING"
+    TAKEN = "TAKEN"
+    DECIDED = "DECIDED"
+    SECOND = "SECOND"
+    FINDINGS = "FINDINGS"
+
+
+@dataclass(frozen=True, slots=True)
+class SortedCases:
+    clear: list[Case]
+    left_out: Mapping[Unclear, list[Case]]
+
+
+def sort_cases(client: Client, member: Member, ids: Collection[UUID]) -> SortedCases:
+    """Part the client's cases of these reports; those that are due first come first."""
+    own = Case.objects.filter(
+        workspace=client.workspace, environment=client.environment, report__in=ids
+    )
+    disputed = CheckResult.objects.filter(
+        report=OuterRef("report_id"), disputed_at__isnull=False
+    )
+    decided = Decision.objects.filter(report=OuterRef("report_id"))
+    cases = own.select_related("report").annotate(
+        is_disputed=Exists(disputed), is_decided=Exists(decided)
+    )
+    found: list[Any] = list(cases.order_by("due_at", "report_id"))
+    needs_second = rule_of(client.workspace).applies_to
+    why = {one.pk: _obstacle(one, member) for one in found}
+    reports = [one.report for one in found if why[one.pk] is None]
+    for report in reports:
+        if needs_second(DecisionStatus.APPROVED, report.risk_score):
+            why[report.pk] = Unclear.SECOND
+    stored = {report.pk: (report.risk_score, report.package) for report in reports}
+    for report_id, facts in read_facts(stored, None).items() if stored else ():
+        if why[report_id] is None and not _is_clean(facts):
+            why[report_id] = Unclear.FINDINGS
+    return SortedCases(
+        clear=[one for one in found if why[one.pk] is None],
+        left_out={
+            reason: unclear
+            for reason in Unclear
+            if (unclear := [one for one in found if why[one.pk] == reason])
+        },
+    )
+
+
+def approve_clear(
+    client: Client, member: Member, actor: audit.Actor, report_ids: Sequence[UUID]
+) -> int:
+    """Approve those of these reports that are clear now; return how many.
+
+    Raises NotAllowed.
+    """
+    maker = Maker.of_member(member, actor)
+    done = 0
+    for report_id in report_ids[:MAX_APPROVED]:
+        try:
+            with transaction.atomic():
+                lock_report(client, report_id)
+                if sort_cases(client, member, [report_id]).clear:
+                    new = NewDecision(DecisionStatus.APPROVED)
+                    decide(client, report_id, new, maker)
+                    done += 1
+        except (Report.DoesNotExist, ReportDecisionRefused):
+            continue
+    return done
+
+
+def _obstacle(case: Any, member: Member) -> Unclear | None:
+    """Return why a case is not clear, before its findings are read."""
+    report = case.report
+    if case.closed_at or report.restricted_at or report.erased_at:
+        return Unclear.CLOSED
+    if not report.is_ended:
+        return Unclear.RUNNING
+    if case.assignee_id not in {None, member.pk}:
+        return Unclear.TAKEN
+    if case.cause != CaseCause.ENDED or case.is_decided:
+        return Unclear.DECIDED
+    is_low = report.status == ReportStatus.READY and report.risk_level == RiskLevel.LOW
+    if not is_low or case.is_disputed:
+        return Unclear.FINDINGS
+    return None
+
+
+def _is_clean(facts: Facts) -> bool:
+    flags = (one.flags for one in facts.checks.values())
+    return facts.are_flags_complete and not any(flags)
