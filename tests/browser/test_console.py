@@ -54,10 +54,10 @@ def test_client_gets_from_sign_up_to_a_report(page, service, look):
     typed(page, EMAIL, PASSWORD)
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/console/.*/sandbox/"))
-    expect(page.get_by_text("Getting started")).to_be_visible()
+    expect(page.get_by_role("heading", name="Welcome")).to_be_visible()
     look("console-05-overview")
 
-    page.get_by_role("link", name="Make a key").click()
+    page.get_by_role("link", name="Create a key").click()
     look("console-06-make-a-key")
     page.get_by_label("Name").fill("Loans")
     page.get_by_role("button", name="Make the key").click()

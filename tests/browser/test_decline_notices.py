@@ -63,7 +63,7 @@ def test_member_hands_over_what_no_message_delivers(page, look, own_client, serv
     log_in(page, service, MEMBER)
 
     page.goto(f"{service.url}/console/{own_client.workspace}/sandbox/")
-    page.get_by_role("link", name="Notices of declines to hand over").click()
+    page.get_by_role("link", name="notice of a decline to deliver").first.click()
     look("console-notices")
     page.locator("tbody a").click()
     page.get_by_label("Handed over by").fill("Peter Otieno")

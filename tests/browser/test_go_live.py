@@ -128,7 +128,7 @@ def sign_up(page, service, look, mailbox) -> None:
 
 
 def make_key(page, look) -> str:
-    page.get_by_role("link", name="Make a key").click()
+    page.get_by_role("link", name="Create a key").click()
     page.get_by_label("Name").fill("Loans")
     page.get_by_role("button", name="Make the key").click()
     look("go-live-03-test-key")

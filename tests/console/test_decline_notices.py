@@ -93,7 +93,9 @@ def test_notices_to_hand_over_are_listed_until_they_are(
     decline(officer, report)
     notice = AdverseNotice.objects.get(report=report)
 
-    assert f'<dt><a href="{owner.url("queue-notices")}">' in owner.page("dashboard")
+    page = owner.page("dashboard")
+    assert "1 notice of a decline to deliver" in page
+    assert f'<a class="cover" href="{owner.url("queue-notices")}">' in page
     html = owner.page("queue-notices")
     assert re.findall(r">(N-[0-9A-Z-]+)<", html) == [notice.number]
     fields = {"by": "Peter Otieno", "on": localdate(timezone=NAIROBI).isoformat()}

@@ -66,13 +66,15 @@ def table(page: str, name: str) -> list[list[str]]:
 
 
 def store_day(workspace: Workspace, day: date, **figures: Any) -> None:
-    place: dict[str, Any] = {"workspace": workspace, "environment": "sandbox"}
+    environment = figures.pop("environment", "sandbox")
+    place: dict[str, Any] = {"workspace": workspace, "environment": environment}
     DailyFigure.objects.create(**place, day=day, **figures)
     figures.pop("package", None)
     all_of_day = DailyFigure.objects.filter(
         **place, day=day, all_packages=True, check_name=None
     )
-    if not all_of_day.update(**{name: F(name) + n for name, n in figures.items()}):
+    more = {name: F(name) + n for name, n in figures.items() if isinstance(n, int)}
+    if not all_of_day.update(**more):
         DailyFigure.objects.create(**place, day=day, all_packages=True, **figures)
 
 

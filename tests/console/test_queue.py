@@ -21,7 +21,6 @@ from tests.world.decisions import (
 )
 from tests.world.packages import by_package, create_package
 from verification.backoffice.models import AuditEvent
-from verification.decisions.case_list import MAX_COUNT
 from verification.decisions.models import Case, CaseNote, Decision
 from verification.privacy.models import Disclosure
 from verification.values.clock import now
@@ -92,9 +91,7 @@ def test_second_member_finds_a_proposal_without_a_service_level(owner, api: Api)
     report = create_ready_report(api)
     Officer(api).decide(report)
 
-    assert re.search(
-        r"Reports that wait</a></dt><dd>\s*1\s*</dd>", owner.page("dashboard")
-    )
+    assert "1 report needs a decision" in owner.page("dashboard")
     assert shown(owner) == [report]
     assert "No time set" in owner.page("queue")
     page = owner.page("reports-detail", report=report)
@@ -312,22 +309,6 @@ def test_note_that_is_empty_or_too_long_is_refused(owner, api: Api, text):
         "Nothing was done: write a note of at most 1,000 characters."
     ]
     assert not CaseNote.objects.exists()
-
-
-def test_overview_counts_overdue_decisions(owner, api: Api, monkeypatch):
-    assert "Overdue decisions" not in owner.page("dashboard")
-    first = create_case(api, "11111111")
-    make_overdue(first)
-    create_case(api, "22222222")
-
-    html = owner.page("dashboard")
-    assert re.search(r"Overdue decisions</a></dt><dd>\s*1\s*</dd>", html)
-    assert f"{owner.url('queue')}?overdue=on" in html
-
-    monkeypatch.setattr("verification.decisions.case_list.MAX_COUNT", 0)
-    monkeypatch.setattr("verification.console.home.MAX_COUNT", 0)
-    assert "more than 0" in owner.page("dashboard")
-    assert MAX_COUNT == 1_000
 
 
 def test_owner_sets_the_service_level(owner, viewer, api: Api):

@@ -48,6 +48,7 @@ MODULES = [
 IN_CODE = re.compile(
     r'\b(?:(?:_|gettext_lazy)\(|pgettext_lazy\(\s*"[^"]+",)\s*"([^"]+)"'
 )
+PLURALS_IN_CODE = re.compile(r'\bngettext\(\s*"([^"]+)",\s*"([^"]+)"')
 # Words of the API, which are the same in every language, and what languages and
 # formats are called.
 SAME = {"English", "Kiswahili", "doctype", "html", "EAT", "CSV", "PDF", "ms", "wide"}
@@ -78,7 +79,8 @@ def marked() -> set[object]:
         for _, text, _, plural in found:
             texts.add((text, plural) if plural else text)
     for module in MODULES:
-        texts |= set(IN_CODE.findall(module.read_text()))
+        code = module.read_text()
+        texts |= {*IN_CODE.findall(code), *PLURALS_IN_CODE.findall(code)}
     return texts
 
 

@@ -27,6 +27,7 @@ from verification.console.charts import (
     Part,
     change_of,
     draw_bars,
+    draw_lines,
     draw_ranges,
     draw_spark,
     duration_text,
@@ -166,6 +167,12 @@ DECISIONS = [
     ("review", _("In review"), "f5"),
 ]
 ALERTS = [("alerts", _("Alerts"), "f2"), ("corrections", _("Corrections"), "f5")]
+UNITS = [
+    (86_400, _("Days from order to decision, median")),
+    (3600, _("Hours from order to decision, median")),
+    (60, _("Minutes from order to decision, median")),
+    (1, _("Seconds from order to decision, median")),
+]
 SPEND = [("spend", _("Spend"), "f1")]
 
 
@@ -277,7 +284,7 @@ def _tiles(place: Place, figures: Figures) -> Iterator[Tile]:
     yield tile(
         _("Ready"),
         lambda sums: sums.ready_percent,
-        _percent,
+        percent,
         in_points=True,
         more_is_better=True,
     )
@@ -291,7 +298,7 @@ def _tiles(place: Place, figures: Figures) -> Iterator[Tile]:
         more_is_better=False,
     )
     yield tile(
-        _("Declined"), lambda sums: sums.declined_percent, _percent, in_points=True
+        _("Declined"), lambda sums: sums.declined_percent, percent, in_points=True
     )
     yield tile(
         _("Order to decision, median"),
@@ -359,6 +366,7 @@ def bars(
         for (one, label, colour), text in zip(parts, totals, strict=True)
     ]
     words = ", ".join(f"{part.label}: {part.total}" for part in drawn)
+    legend = [part for part in drawn if part is drawn[0] or any(part.values)]
     rows = [
         [label, *texts(sums)]
         for label, sums in zip(labels, steps, strict=True)
@@ -370,7 +378,7 @@ def bars(
         draw_bars(
             name, (title, period_words(figures.days, words)), labels, drawn, **size
         ),
-        drawn if len(drawn) > 1 else [],
+        legend if len(drawn) > 1 else [],
         hint,
         columns=[_step_heading(figures.days.step), *(part.label for part in drawn)],
         rows=[*rows, [_("Total"), *totals]],
@@ -427,6 +435,44 @@ def _turnaround(figures: Figures) -> Chart:
     )
 
 
+def deciding_chart(figures: Figures) -> Chart:
+    """Draw how long half of the decisions took at most, and that of the days before."""
+    both = (figures.steps.values(), figures.steps_before.values())
+    now, before = ([_seconds(sums.deciding_median) for sums in one] for one in both)
+    known = [seconds for seconds in (*now, *before) if seconds is not None]
+    unit, title = next(
+        (unit, title)
+        for unit, title in UNITS
+        if max(known, default=3600) >= unit or unit == 1
+    )
+    labels = [_step_label(day, figures.days) for day in figures.steps]
+    median = _seconds(figures.total.deciding_median)
+    earlier = _seconds(figures.before.deciding_median)
+    text = NOTHING if median is None else _duration(median)
+    plot = draw_lines(
+        "deciding",
+        (title, period_words(figures.days, text)),
+        labels,
+        [seconds and seconds / unit for seconds in now],
+        [seconds and seconds / unit for seconds in before],
+        write=lambda value: _duration(value * unit),
+    )
+    return Chart(
+        "deciding",
+        title,
+        plot,
+        [Part(_("This period"), [], "f1"), Part(_("Period before"), [], "f4")],
+        total=text,
+        change=change_of(median, earlier, _duration, more_is_better=False),
+        columns=[_step_heading(figures.days.step), _("Median")],
+        rows=[
+            [label, _duration(seconds)]
+            for label, seconds in zip(labels, now, strict=True)
+            if seconds is not None
+        ],
+    )
+
+
 def _package_rows(place: Place, figures: Figures) -> list[list[Text]]:
     if set(figures.packages) <= {WITHOUT_PACKAGE}:
         return []
@@ -435,8 +481,8 @@ def _package_rows(place: Place, figures: Figures) -> list[list[Text]]:
         [
             name or _("Without a package"),
             f"{sums.ordered:,}",
-            _percent(sums.ready_percent),
-            _percent(sums.declined_percent),
+            percent(sums.ready_percent),
+            percent(sums.declined_percent),
             f"{sums.spend:,.2f}",
             NOTHING if (each := sums.spend_per_report) is None else f"{each:,.2f}",
         ]
@@ -463,7 +509,7 @@ def period_words(days: Days, words: str) -> str:
     }
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.1f} %"
 
 

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
-import json
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.utils.timezone import localdate
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from monitoring.models import alerts_of
+from verification.checks.packages import packages_of
 from verification.console.base import Place, dashboard_url, member_required
-from verification.console.decline_notices import count_to_hand_over
-from verification.decisions import policies
-from verification.decisions.case_list import MAX_COUNT, count_cases
-from verification.reports.queries import Filters, list_reports
-from verification.reports.request import RuleContext, catalogue, find_faults
+from verification.console.charts import Chart, change_of
+from verification.console.figures import (
+    LEVELS,
+    OUTCOMES,
+    bars,
+    deciding_chart,
+    percent,
+)
+from verification.console.first_steps import (
+    FIRST_ORDER,
+    first_subjects,
+    order_about,
+    samples_of,
+    steps_of,
+)
+from verification.console.needs import needs_of
+from verification.decisions.case_list import standings_of
+from verification.figures.summary import Days, Figures, read_steps
+from verification.privacy.disclosures import record_disclosures
+from verification.privacy.models import Channel
+from verification.reports.models import Report
 from verification.web.pages import private_page
-from webhooks.models import Configuration, DeliveryStatus, list_deliveries
 from workspaces.create import create_own_workspace
-from workspaces.models import ApiKey, Member, Role
+from workspaces.members import Permission, has_permission
+from workspaces.models import Member, Role
+
+# Home shows so many reports.
+NEWEST = 6
 
 
 @private_page
@@ -49,57 +72,57 @@ def create_workspace(request: HttpRequest) -> HttpResponse:
 
 @member_required()
 def dashboard(place: Place) -> HttpResponse:
-    reports = list_reports(*place.where, Filters(), page=0, size=5)
-    failed = list_deliveries(*place.where, status=DeliveryStatus.FAILED, page=0, size=1)
-    is_live = place.workspace.is_live
-    has = {
-        "has_key": ApiKey.objects.filter(**place.lookups).exists(),
-        "has_report": reports.total > 0,
-        "has_webhook": Configuration.objects.filter(**place.lookups).exists(),
-    }
+    """Show what needs the member, the last 30 days, and the newest reports.
+
+    A workspace without a report gets its first steps in their place.
+    """
+    today = localdate()
+    figures = read_steps(place.account, Days(today - timedelta(days=29), today))
+    newest = Report.objects.filter(**place.lookups).order_by("-created_at", "-id")
+    reports = list(newest[:NEWEST])
+    rated = [row.pk for row in reports if row.risk_score is not None]
+    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
     shown = {
-        **has,
-        # Before the approval, production has no steps to begin with.
-        "is_set_up": all(has.values()) or not (is_live or place.is_sandbox),
+        "needs": needs_of(place, figures),
+        "charts": [] if figures.is_empty else _charts(figures),
         "reports": reports,
-        "unread": alerts_of(place.client).filter(read=False).count(),
-        "failed": failed.total,
-        "is_policy_broken": policies.is_broken(place.client),
-        "cases": count_cases(place.member, place.environment),
-        "to_hand_over": count_to_hand_over(place),
-        "most": MAX_COUNT,
-        "go_live": place.workspace.go_live,
-        "is_live": is_live,
-        "can_order": place.account.spendable is None or place.account.spendable > 0,
-        # Called by the template where it shows the order, as it tries each check.
-        "order": partial(_example_order, place),
+        "packages": packages_of(reports),
+        "standings": standings_of([row.pk for row in reports]),
+        **_first_steps(place, has_report=bool(reports)),
     }
     return place.render("dashboard", shown)
 
 
-def _example_order(place: Place) -> str:
-    """Return a first production order about the member, as JSON for a shell.
+def _first_steps(place: Place, *, has_report: bool) -> dict[str, Any]:
+    """Return the steps of a member who sees keys, until all are done."""
+    sees_keys = has_permission(place.member, Permission.SEE_ADMINISTRATION)
+    # Before the approval, production has no steps to begin with.
+    if not sees_keys or not place.may_run_reports:
+        return {}
+    steps = steps_of(place, has_report=has_report)
+    if steps.is_over:
+        return {}
+    shown: dict[str, Any] = {"steps": steps, "subjects": first_subjects()}
+    if place.is_sandbox:
+        return shown | {"samples": samples_of(place, FIRST_ORDER)}
+    if order := order_about(place):
+        shown["prices"] = samples_of(place, order, "reports/quote")
+        shown["samples"] = samples_of(place, order)
+    return shown
 
-    It has the first check that can be ordered with these inputs; empty if none can.
-    The JSON fits between single quotes.
-    """
-    user = place.member.user
-    subject = {
-        "subjectType": "INDIVIDUAL",
-        "fullName": user.get_full_name() or "YOUR_NAME",
-        "idNumber": "12345678",
-        "email": user.email,
-    }
-    item = {
-        "subject": subject,
-        "checksRequested": [""],
-        "purpose": "Trying our own account",
-        "consent": {"mode": "SERVICE_HOSTED"},
-    }
-    rules = RuleContext(catalogue(), place.environment)
-    for name in rules.definitions:
-        item["checksRequested"] = [name]
-        if not any(find_faults(item, rules)):
-            subject["idNumber"] = "YOUR_ID_NUMBER"
-            return json.dumps({"reports": [item]}, indent=2).replace("'", r"\u0027")
-    return ""
+
+def _charts(figures: Figures) -> Iterator[Chart]:
+    total, before = figures.total, figures.before
+    size: dict[str, Any] = {"height": 150, "dates": 3}
+    yield replace(
+        bars(figures, "ordered", _("Reports ordered"), OUTCOMES, **size),
+        total=f"{total.ordered:,}",
+        change=change_of(total.ordered, before.ordered, "{:,}".format),
+    )
+    high = total.high_percent
+    yield replace(
+        bars(figures, "risk", _("High risk, of finished reports"), LEVELS, **size),
+        total=percent(high),
+        change=change_of(high, before.high_percent, percent, in_points=True),
+    )
+    yield deciding_chart(figures)

@@ -1,0 +1,284 @@
+"""Home says what needs this member now, the last 30 days, and the newest reports."""
+
+import html
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils.timezone import now
+
+from tests.console.test_figures import store_day, today
+from tests.console.test_queue import make_overdue
+from tests.world.clients import HOSTED, Api, approve_workspace, person
+from tests.world.corrections import create_wrong_report, dispute
+from tests.world.decisions import create_case
+from tests.world.deliveries import configure_receiver, record_delivery
+from tests.world.rules import raise_alert
+from verification.consents.models import Consent
+from verification.decisions.models import Case
+from verification.privacy.models import Disclosure, SubjectRequest
+from verification.reports.models import Report
+from webhooks.models import Configuration
+from workspaces import ledger
+from workspaces.models import Account, Workspace
+
+
+def needs(visitor, environment: str = "sandbox") -> list[str]:
+    """Return what home says needs the member, with what it says of it."""
+    page = visitor.page("dashboard", environment)
+    rows = re.findall(r'<div class="grow">(.*?)</div>', page, re.DOTALL)
+    texts = [re.sub("<[^>]*>", "|", row) for row in rows]
+    parts = [
+        [part.strip() for part in text.split("|") if part.strip()] for text in texts
+    ]
+    return [html.unescape(" ".join(row)) for row in parts]
+
+
+def test_nothing_needs_a_member_whose_reports_are_ready(owner, officer, viewer, api):
+    api.create(person())
+    api.work()
+
+    for visitor in (owner, officer, viewer):
+        assert needs(visitor) == []
+        assert "Nothing needs you." in visitor.page("dashboard")
+
+
+def test_overdue_decision_comes_first_with_its_subject(owner, officer, viewer, api):
+    first = create_case(api, "11111111", reference="LN-1")
+    create_case(api, "22222222")
+    make_overdue(first)
+
+    for visitor in (owner, officer):
+        overdue, rest = needs(visitor)
+        assert overdue == "1 decision is overdue Wanjiku Kamau · 1 h late"
+        assert rest == "1 report needs a decision"
+        page = visitor.page("dashboard")
+        assert f'href="{visitor.url("queue")}?overdue=on"' in page
+        assert f'href="{visitor.url("reports-detail", report=first)}"' in page
+    assert needs(viewer) == []
+
+
+def test_own_cases_are_told_apart(officer, api):
+    report = create_case(api)
+    Case.objects.filter(pk=report).update(assignee=officer.member)
+
+    assert needs(officer) == ["1 report needs a decision 1 is assigned to you"]
+
+
+def test_failed_deliveries_name_the_receiver_and_since_when(
+    owner, viewer, officer, api
+):
+    configure_receiver(api.workspace)
+    record_delivery(api, status="FAILED", next_attempt_at=None)
+    Configuration.objects.update(failures_in_row=5, failing_since=now())
+
+    for visitor in (owner, viewer):
+        (need,) = needs(visitor)
+        assert re.fullmatch(
+            r"1 webhook delivery failed hooks\.acacia\.test has not taken an event"
+            r" since \d+ \w+, \d\d:\d\d",
+            need,
+        )
+    assert needs(officer) == []
+
+    Configuration.objects.update(failures_in_row=0, failing_since=None)
+    assert needs(owner) == ["1 webhook delivery failed hooks.acacia.test answers again"]
+    Configuration.objects.update(enabled=False)
+    assert "hooks.acacia.test is off" in needs(owner)[0]
+    Configuration.objects.all().delete()
+    assert "Their receiver was removed" in needs(owner)[0]
+
+
+@pytest.mark.parametrize(
+    ("amount", "charged", "words"),
+    [
+        (700, 70_000, "KES 700.00 left: about 7 days at KES 100 a day"),
+        (10, 700_000_000, "KES 10.00 left: about 1 day at KES 1,000,000 a day"),
+        (5, 0, "KES 5.00 left"),
+    ],
+)
+def test_low_balance_says_how_long_it_lasts(owner, live_api, amount, charged, words):
+    approve_workspace(live_api.workspace)
+    ledger.top_up(
+        live_api.workspace, "production", Decimal(amount), actor="tests", note=""
+    )
+    store_day(live_api.workspace, today(), charged=charged, environment="production")
+
+    (need,) = needs(owner, "production")
+    assert need == f"The balance is below your limit of KES 1,000.00 {words}"
+
+    Account.objects.update(low_balance_at=None)
+    assert needs(owner, "production") == []
+
+
+def test_waiting_consents_say_how_many_links_end_soon(owner, viewer, api):
+    api.create(
+        *[{**person(idNumber=f"2234567{n}"), "consent": HOSTED} for n in range(3)]
+    )
+
+    assert needs(owner) == ["3 reports wait for consent"]
+    first = Consent.objects.order_by("id")[:2]
+    Consent.objects.filter(pk__in=first.values("pk")).update(
+        expires_at=now() + timedelta(days=2)
+    )
+    assert needs(owner) == [
+        "3 reports wait for consent 2 of the links end within 3 days"
+    ]
+    assert needs(viewer) == []
+
+
+def test_most_serious_alert_is_named(owner, viewer, api):
+    critical = raise_alert(api, severity="CRITICAL", title="Sanctions: new match")
+    raise_alert(api, severity="INFO", title="Identity: details changed")
+
+    for visitor in (owner, viewer):
+        (need,) = needs(visitor)
+        assert need.startswith("2 new monitoring alerts")
+        assert need.endswith("Sanctions: new match (critical)")
+    critical.read = True
+    critical.save()
+    assert "Identity: details changed" in needs(owner)[0]
+    assert "critical" not in needs(owner)[0]
+
+
+def test_open_corrections_need_only_who_decides_them(owner, officer, api):
+    correction = dispute(create_wrong_report(api))
+
+    assert needs(owner) == ["1 correction is open"]
+    assert needs(officer) == []
+    request = SubjectRequest.objects.filter(pk=correction.request_id)
+    request.update(
+        received_at=now() - timedelta(days=30), due_at=now() - timedelta(days=1)
+    )
+    assert needs(owner) == ["1 correction is open 1 is late"]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("NONE", "Go live with your company"),
+        ("SUBMITTED", "We are reviewing your application"),
+        ("REJECTED", "Your application to go live was rejected"),
+    ],
+)
+def test_going_live_needs_who_sees_the_administration(
+    owner, officer, api, state, words
+):
+    Workspace.objects.filter(pk=api.workspace.pk).update(go_live=state)
+
+    (need,) = needs(owner, "production")
+    assert need.startswith(words)
+    assert needs(officer, "production") == []
+
+
+def test_counts_stop_at_99(owner, api, monkeypatch):
+    for name in ("navigation", "needs"):
+        monkeypatch.setattr(f"verification.console.{name}.MOST", 1)
+    raise_alert(api)
+    raise_alert(api)
+
+    assert needs(owner)[0].startswith("1+ new monitoring alerts")
+
+
+def test_another_workspace_and_environment_need_nobody_here(
+    owner, stranger, another_api
+):
+    create_case(another_api)
+    raise_alert(another_api)
+
+    assert needs(owner) == []
+    assert needs(stranger, "sandbox")
+    assert len(needs(stranger, "production")) == 1
+
+
+def test_charts_show_30_days_against_the_30_before(owner, api):
+    api.create(person())
+    assert "Last 30 days" not in owner.page("dashboard")
+    store_day(
+        api.workspace,
+        today(),
+        created=4,
+        ready=4,
+        low=3,
+        high=1,
+        decision_buckets=[88],
+        decision_counts=[2],
+    )
+    store_day(
+        api.workspace,
+        today() - timedelta(days=30),
+        created=2,
+        decision_buckets=[96],
+        decision_counts=[1],
+    )
+
+    page = owner.page("dashboard")
+    assert page.count('role="img"') == 3
+    assert re.search(r'chart-total">4 .*?100 %.*?from 2', page, re.DOTALL)
+    assert '<p class="chart-total">25.0 %' in page
+    assert "Hours from order to decision, median" in page
+    assert 'class="better"' in page
+
+
+def test_figures_of_millions_stay_on_the_page(owner, api):
+    api.create(person())
+    store_day(api.workspace, today(), created=2_000_000, ready=1_999_999, high=3)
+
+    page = owner.page("dashboard")
+    assert '<p class="chart-total">2,000,000' in page
+    assert ">2 M<" in page
+
+
+def test_newest_reports_show_status_risk_and_decision(owner, api):
+    create_case(api)
+    api.create(person(fullName="A" * 200), draft=True)
+
+    page = owner.page("dashboard")
+    assert page.count('class="cover"') >= 3
+    assert "Needs a decision" in page
+    assert "Single checks" in page
+    rated = Report.objects.exclude(risk_score=None).get()
+    assert Disclosure.objects.filter(report_id=rated.pk, channel="CONSOLE").exists()
+
+
+def test_first_steps_say_what_is_done_until_all_are(owner, officer, api):
+    page = owner.page("dashboard")
+    assert "Welcome" in page
+    assert "1 of 4 steps done" in page
+    assert 'name="first-order" value="python"' in page
+    assert "Nothing needs you" not in page
+    assert "steps done" not in officer.page("dashboard")
+
+    api.create(person())
+    configure_receiver(api.workspace)
+    page = owner.page("dashboard")
+    assert "3 of 4 steps done" in page
+    assert "Newest reports" in page
+    approve_workspace(api.workspace)
+    assert "steps done" not in owner.page("dashboard")
+
+
+def test_home_reads_as_many_statements_with_more_reports(owner, api: Api):
+    def statements() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            owner.page("dashboard")
+        return len(captured)
+
+    create_case(api, "11111111")
+    raise_alert(api)
+    api.create({**person(), "consent": HOSTED})
+    statements()
+    few = statements()
+    for number in range(5):
+        create_case(api, f"1234567{number}")
+        raise_alert(api)
+        api.create({**person(), "consent": HOSTED})
+        store_day(api.workspace, today() - timedelta(days=number), created=3)
+
+    # The first look records who has seen the findings.
+    statements()
+
+    assert statements() <= few <= 30
