@@ -45,7 +45,7 @@ def _refusal(delivery):
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
-    list_display = ["name", "workspace", "environment", "report_id", "created_at"]
+    list_display = ["name", "workspace", "environment", "report_page", "created_at"]
     list_filter = ["environment", "name"]
     list_select_related = ["workspace"]
     search_ids = ("id", "report_id")
@@ -55,7 +55,7 @@ class EventAdmin(ReadOnlyAdmin):
         "name",
         "workspace",
         "environment",
-        "report_id",
+        "report_page",
         "cause",
         "created_at",
         "delivered",

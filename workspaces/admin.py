@@ -19,7 +19,12 @@ from verification.backoffice.model_admin import (
     choice_filter,
     is_uuid,
 )
-from verification.backoffice.widgets import ReasonForm, dialog_action, redirect_back
+from verification.backoffice.widgets import (
+    ReasonForm,
+    dialog_action,
+    link_by_id,
+    redirect_back,
+)
 from verification.documents.statements import statement_response
 from verification.values.local_time import format_nairobi
 from verification.values.masking import mask
@@ -267,7 +272,7 @@ def _statement_url(account, month, kind):
 
 @admin.register(LedgerEntry)
 class LedgerEntryAdmin(ReadOnlyAdmin):
-    list_display = ["created_at", "account", "kind", "amount", "report_id", "actor"]
+    list_display = ["created_at", "account", "kind", "amount", "report_page", "actor"]
     list_filter = ["kind", "account__environment"]
     list_select_related = ["account__workspace"]
     search_ids = ("id", "result_id", "account_id", "checkout_id")
@@ -286,15 +291,21 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
         "account",
         "kind",
         "amount",
-        "report_id",
+        "report_page",
         "result_id",
         "attempt",
-        "checkout_id",
+        "checkout_page",
         "staff_entry",
         "note",
         "actor",
         "created_at",
     ]
+
+    @admin.display(description="Checkout")
+    def checkout_page(self, entry):
+        if entry.checkout_id is None:
+            return "-"
+        return link_by_id("payments.checkout", entry.checkout_id)
 
 
 @admin.register(StaffEntry)

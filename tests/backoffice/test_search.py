@@ -6,21 +6,34 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import Client
+from django.utils.timezone import now
 
 from monitoring.models import Rule
 from tests.world.clients import HOSTED, company, person
+from tests.world.decisions import Officer
 from tests.world.deliveries import configure_receiver
 from tests.world.members import create_member
+from tests.world.notices import create_report, decline
 from tests.world.refunds import create_paid_checkout
 from tests.world.rules import store_rule
-from tests.world.staff import change_url, list_url, listed_ids, log_in, read_page
+from tests.world.staff import (
+    change_url,
+    enter_request,
+    list_url,
+    listed_ids,
+    log_in,
+    read_page,
+)
 from verification.accounts.models import Colleague
 from verification.backoffice.models import AuditEvent
-from verification.consents.models import ConsentRecord
+from verification.checks.models import CheckResult
+from verification.consents.models import Consent, ConsentRecord
 from verification.db.ids import filter_by_number
 from verification.notifications.models import Notification
+from verification.privacy.models import Erasure
+from verification.references.models import Reference
 from verification.reports.models import Report
-from webhooks.models import Delivery
+from webhooks.models import Delivery, Event
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
 pytestmark = pytest.mark.django_db
@@ -252,3 +265,40 @@ def test_odd_terms_find_nothing(api, superuser):
 
     for typed in ["", " ", "%", "_", "\0", "ab", "'; --", "王", "x" * 999]:
         assert found(superuser, typed) == set(), typed
+
+
+def test_papers_are_found_by_their_numbers(api, superuser):
+    """One field finds the report of any paper; lists find their own rows."""
+    made = api.create(person())["id"]
+    request = enter_request(Report.objects.get(pk=made))
+    erasure = Erasure.objects.create(request=request, report_ids=[made])
+    reference = Reference.objects.create(
+        report_id=made, result_id=made, attempt=1, token_digest=b"", expires_at=now()
+    )
+
+    for row in (request, erasure, reference):
+        assert {name(row), f"reports.report:{made}"} <= found(superuser, row.number)
+        assert listed_ids(superuser, type(row), q=row.number) == {str(row.pk)}
+    number = Report.objects.get(pk=made).number
+    assert listed_ids(superuser, Report, q=number.lower()) == {made}
+
+
+def test_rows_name_their_report_by_its_number(api, superuser):
+    made = api.create(person())["id"]
+    number = Report.objects.get(pk=made).number
+
+    for model in (CheckResult, Consent, LedgerEntry, Event):
+        assert number in read_page(superuser, list_url(model)), model
+
+
+def test_page_of_a_report_has_the_numbers_of_its_papers(api, superuser):
+    made = create_report(api)
+    decision = decline(Officer(api), made)
+    request = enter_request(Report.objects.get(pk=made))
+
+    html = read_page(superuser, change_url(Report.objects.get(pk=made)))
+
+    for number in (Report.objects.get(pk=made).number, request.number):
+        assert number in html
+    assert decision.notice.number in html
+    assert decision.notice.number in read_page(superuser, change_url(decision))

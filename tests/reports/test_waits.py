@@ -60,11 +60,11 @@ def test_report_waits_for_the_consent_since_its_link_was_sent(
     consent = report.consent
 
     (wait,) = find_waits(report)
-    assert wait.what == "the subject's consent: link sent"
+    assert wait.what == "the subject's consent"
     assert (wait.since, wait.until) == (consent.link_made_at, consent.expires_at)
     page = read_page(superuser, change_url(report))
     assert "Waits for" in page
-    assert "the subject&#x27;s consent: link sent, since" in page
+    assert "the subject&#x27;s consent, link sent" in page
 
 
 def test_report_waits_for_the_payment_and_its_open_checkouts(api: Api):
@@ -74,7 +74,7 @@ def test_report_waits_for_the_payment_and_its_open_checkouts(api: Api):
 
     told = [(wait.what, wait.since) for wait in find_waits(report)]
     assert told == [
-        ("the payment: link sent", report.payment.link_made_at),
+        ("the payment", report.payment.link_made_at),
         (f"checkout {checkout.number}, open at sandbox", checkout.created_at),
     ]
 
@@ -83,11 +83,16 @@ def test_check_waits_for_its_turn(api: Api):
     report, result = running(api)
 
     (wait,) = find_waits(report)
-    assert wait == Wait("IDENTITY: its turn in the queue", result.next_attempt_at)
+    assert wait == Wait(
+        "National identity: its turn in the queue", result.next_attempt_at
+    )
     # Nothing will run it.
     Job.objects.all().delete()
     (wait,) = find_waits(report)
-    assert wait.what == "IDENTITY: its turn in the queue, without a job that is due"
+    assert (
+        wait.what
+        == "National identity: its turn in the queue, without a job that is due"
+    )
 
 
 def test_check_waits_for_a_source_that_rests(api: Api):
@@ -99,19 +104,22 @@ def test_check_waits_for_a_source_that_rests(api: Api):
     )
 
     assert find_waits(report) == [
-        Wait(f"IDENTITY: source {source.name}, which rests", since, until)
+        Wait(f"National identity: source {source.name}, which rests", since, until)
     ]
     Source.objects.update(resting_until=None)
     (wait,) = find_waits(report)
-    told = f"IDENTITY: the next attempt at source {source.name}, after TIMEOUT"
+    told = f"National identity: the next attempt at source {source.name}, after TIMEOUT"
     assert wait == Wait(told, result.created_at, result.next_attempt_at)
 
 
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        ({"end": ""}, "IDENTITY: source {}, which is called"),
-        ({"end": "NOT_YET", "ended_at": now()}, "IDENTITY: the answer of source {}"),
+        ({"end": ""}, "National identity: source {}, which is called"),
+        (
+            {"end": "NOT_YET", "ended_at": now()},
+            "National identity: the answer of source {}",
+        ),
     ],
 )
 def test_check_waits_for_the_answer_of_a_source(api: Api, call: Any, told: str):
@@ -126,7 +134,7 @@ def test_check_waits_for_the_answer_of_a_source(api: Api, call: Any, told: str):
 def test_check_waits_for_the_room_of_a_source(api: Api):
     report, _ = running(api, waits_for="metropol")
 
-    assert find_waits(report)[0].what == "IDENTITY: room at source metropol"
+    assert find_waits(report)[0].what == "National identity: room at source metropol"
 
 
 def test_check_waits_for_its_referee(api: Api):
@@ -140,14 +148,17 @@ def test_check_waits_for_its_referee(api: Api):
     )
 
     (wait,) = find_waits(report)
-    assert wait.what == f"IDENTITY: the referee ({reference.number}): link sent"
+    assert wait.what == f"National identity: the referee ({reference.number})"
     assert wait.since == reference.link_made_at
 
 
 def test_check_that_nothing_runs_says_so(api: Api):
     report, _ = running(api, next_attempt_at=None)
 
-    assert find_waits(report)[0].what == "IDENTITY: nothing: no attempt is planned"
+    assert (
+        find_waits(report)[0].what
+        == "National identity: nothing: no attempt is planned"
+    )
 
 
 def test_suspended_workspace_comes_first(api: Api):

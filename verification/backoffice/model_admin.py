@@ -43,6 +43,7 @@ from verification.backoffice.widgets import (
     link_by_id,
     redirect_back,
 )
+from verification.db.ids import filter_by_number
 from verification.values.clock import now
 from verification.values.masking import DOTS, mask
 
@@ -76,14 +77,16 @@ class BackofficeAdmin(ModelAdmin):
     """A page that deletes nothing and writes only the fields that a form changed.
 
     The search compares `search_ids` with a whole UUID, and `search_exact` with the
-    whole text. `also_written` names fields that a form sets besides its own.
-    `confirm` maps an action to the text of the page that asks before it, and `offers`
-    the permission of an action to what a row needs to show it. `own_pages` maps the
-    address of a page below the list to the method that is its view.
+    whole text; `number_letter` begins the number that a row has on paper.
+    `also_written` names fields that a form sets besides its own. `confirm` maps an
+    action to the text of the page that asks before it, and `offers` the permission of
+    an action to what a row needs to show it. `own_pages` maps the address of a page
+    below the list to the method that is its view.
     """
 
     search_ids: tuple[str, ...] = ("id",)
     search_exact: tuple[str, ...] = ()
+    number_letter = ""
     also_written: tuple[str, ...] = ()
     confirm: dict[str, str] = {}
     offers: dict[str, Callable[[Any], object]] = {}
@@ -261,6 +264,10 @@ class BackofficeAdmin(ModelAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
+        if self.number_letter:
+            numbered = filter_by_number(queryset, self.number_letter, term)
+            if numbered is not None:
+                return numbered, False
         found = Q(pk__in=[])
         for name in self.search_ids if is_uuid(term) else ():
             found |= Q(**{name: term})
@@ -485,7 +492,7 @@ class ReadOnlyAdmin(RevealingAdmin):
 
     @admin.display(description="Report")
     def report_page(self, row: Any) -> str:
-        return link_by_id("reports.report", row.report_id)
+        return link_by_id("reports.report", row.report_id) if row.report_id else "-"
 
     def get_form(
         self, request: HttpRequest, obj: Any = None, change: bool = False, **more: Any

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from django import forms
 from django.conf import settings
@@ -21,9 +22,12 @@ from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from verification.backoffice import audit
+from verification.db.ids import number_of_id
 from verification.values.local_time import format_nairobi
 
 Facts = list[tuple[str, Any]]
+# The letter of the numbers of these rows
+NUMBERED = {"reports.report": "R", "payments.checkout": "P"}
 
 
 class FactsForm(BaseDialogForm):
@@ -107,8 +111,13 @@ def link(obj: Any, text: str | None = None) -> str:
 
 
 def link_by_id(label: str, pk: Any, text: str | None = None) -> str:
-    """Return a link to a page without reading its row; `label` is "app.model"."""
+    """Return a link to a page without reading its row; `label` is "app.model".
+
+    Its text is by default the number that papers have, or else the id.
+    """
     url = reverse(f"admin:{label.replace('.', '_')}_change", args=[pk])
+    if text is None and label in NUMBERED:
+        text = number_of_id(NUMBERED[label], UUID(str(pk)))
     return format_html('<a href="{}">{}</a>', url, text or pk)
 
 

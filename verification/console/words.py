@@ -1,6 +1,7 @@
 """Words of codes: what members read where the API has a code such as PENDING_CONSENT.
 
-The API, exports and result files keep the codes.
+Staff read the same words on the pages of a report and of an application. The API,
+exports and result files keep the codes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from verification.checks.models import ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.decisions.case_list import Standing
 from verification.decisions.models import DecisionStatus
+from verification.golive.models import Status as GoLive
 from verification.notifications.models import Channel, NotificationError
 from verification.payments.models import PaymentStatus
 from verification.privacy.models import CorrectionStatus
@@ -41,6 +43,7 @@ class Topic(StrEnum):
     PAYER = "payer"
     PAYMENT = "payment"
     CORRECTION = "correction"
+    GO_LIVE = "go-live"
     CHANNEL = "channel"
     FAILURE = "failure"
 
@@ -119,6 +122,13 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         CorrectionStatus.CORRECTED: _("Corrected"),
         CorrectionStatus.CONFIRMED: _("Stays as it is"),
         CorrectionStatus.WITHDRAWN: _("Taken back by the person"),
+    },
+    Topic.GO_LIVE: {
+        GoLive.DRAFT: _("Being filled in"),
+        GoLive.SUBMITTED: _("Waiting for a review"),
+        GoLive.IN_REVIEW: _("In review"),
+        GoLive.APPROVED: pgettext_lazy("application", "Approved"),
+        GoLive.REJECTED: _("Rejected"),
     },
     Topic.CHANNEL: {
         Channel.EMAIL: _("by e-mail"),
@@ -203,6 +213,13 @@ MARKS: dict[Topic, Mapping[str, tuple[str, str]]] = {
         CorrectionStatus.CORRECTED: ("is-ok", "circle-check"),
         CorrectionStatus.CONFIRMED: ("", "circle-minus"),
         CorrectionStatus.WITHDRAWN: ("", "undo-2"),
+    },
+    Topic.GO_LIVE: {
+        GoLive.DRAFT: ("", "file-pen-line"),
+        GoLive.SUBMITTED: ("is-wait", "hourglass"),
+        GoLive.IN_REVIEW: ("is-info", "eye"),
+        GoLive.APPROVED: ("is-ok", "circle-check"),
+        GoLive.REJECTED: ("is-bad", "circle-x"),
     },
 }
 

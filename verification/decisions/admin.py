@@ -10,6 +10,7 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     list_display = ["id", "report_page", "status", "state", "made_by_kind", "final_at"]
     list_filter = ["status", "state", "made_by_kind", "environment"]
+    list_select_related = ["notice"]
     search_ids = ("id", "report_id")
     ordering = ["-id"]
     fields = [
@@ -27,6 +28,12 @@ class DecisionAdmin(ReadOnlyAdmin):
         "second_by",
         "second_at",
         "final_at",
+        "notice_number",
         "created_at",
     ]
     personal_fields = ("content",)
+
+    @admin.display(description="Notice")
+    def notice_number(self, decision):
+        notice = getattr(decision, "notice", None)
+        return f"{notice.number}, {notice.get_state_display()}" if notice else "-"

@@ -27,7 +27,7 @@ from verification.backoffice.model_admin import (
     confirmation_page,
 )
 from verification.backoffice.widgets import link, link_by_id, table
-from verification.db.ids import filter_by_number, number_of_id
+from verification.db.ids import filter_by_number
 from verification.payments.links import payment_links
 from verification.payments.models import (
     Checkout,
@@ -165,10 +165,6 @@ class PaymentAdmin(HostedLinkAdmin, CheckoutNumberAdmin):
     ]
     personal_fields = ("decrypted_payer",)
 
-    @admin.display(description="Report")
-    def report_page(self, payment: Payment) -> str:
-        return link(payment.report, payment.report.number)
-
     @admin.display(description="Customer")
     def customer(self, payment: Payment) -> str:
         return link(payment.report.workspace)
@@ -191,7 +187,7 @@ class PaymentAdmin(HostedLinkAdmin, CheckoutNumberAdmin):
             )
             for row in rows
         )
-        return table(headings, cells)
+        return table(headings, cells) if rows else "-"
 
     @admin.display(description="Refunds")
     def refunds(self, payment: Payment) -> str:
@@ -225,7 +221,7 @@ def refund_table(refunds: QuerySet[Refund]) -> str:
         )
         for row in rows
     )
-    return table(headings, cells)
+    return table(headings, cells) if rows else "-"
 
 
 def dispute_table(disputes: QuerySet[Dispute]) -> str:
@@ -242,7 +238,7 @@ def dispute_table(disputes: QuerySet[Dispute]) -> str:
         )
         for row in rows
     )
-    return table(headings, cells)
+    return table(headings, cells) if rows else "-"
 
 
 def flag_table(checkout: Checkout) -> str:
@@ -257,7 +253,8 @@ def flag_table(checkout: Checkout) -> str:
             state = "open" if is_open.pop(alert.message, False) else "cleared"
             rows.append((alert.message, state, alert.created_at))
     older = [(label, "open", "-") for label in is_open]
-    return table(["flag", "state", "raised"], [*older, *rows])
+    shown = [*older, *rows]
+    return table(["flag", "state", "raised"], shown) if shown else "-"
 
 
 def filter_flagged(flag: str, checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
@@ -373,8 +370,7 @@ class CheckoutAdmin(MoneyAdmin):
     @admin.display(description="For")
     def purpose_page(self, checkout: Checkout) -> str:
         if checkout.report_id:
-            text = f"report {number_of_id('R', checkout.report_id)}"
-            return link_by_id("reports.report", checkout.report_id, text)
+            return link_by_id("reports.report", checkout.report_id)
         text = f"top-up of {checkout.account_id}"
         return link_by_id("workspaces.account", checkout.account_id, text)
 

@@ -15,9 +15,17 @@ class ReferenceAdmin(HostedLinkAdmin):
     links = reference_links
     visitor = "referee"
     refusals = (ReferenceClosed, ResendTooSoon)
-    list_display = ["id", "report_page", "status", "attempt", "expires_at", "reminded"]
+    list_display = [
+        "number",
+        "report_page",
+        "status",
+        "attempt",
+        "expires_at",
+        "reminded",
+    ]
     list_filter = ["status"]
     search_ids = ("id", "report_id", "result_id")
+    number_letter = "R"
     personal_fields = ("answers_and_evidence",)
     fields = [
         "id",

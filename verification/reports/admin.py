@@ -91,17 +91,21 @@ class ReportHistory:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
+    """What happened; `code` is the state afterwards, in the words of `topic`."""
+
     at: datetime
     icon: str
     text: str
     page: str = ""
     actor: str = ""
+    code: str = ""
+    topic: str = ""
 
 
 def load_history(report: Report) -> ReportHistory:
     # With superseded results, which were charged, and the re-runs of corrections
-    every = CheckResult.every.filter(report=report).order_by("position", "revision")
-    results = list(every[:SHOWN])
+    every = CheckResult.every.filter(report=report).select_related("definition")
+    results = list(every.order_by("position", "revision")[:SHOWN])
     events = Event.objects.filter(report_id=report.pk).select_related("delivery")
     # Ledger entries have an index by result, and none by report.
     entries = LedgerEntry.objects.filter(result_id__in=[r.pk for r in results])
@@ -134,15 +138,35 @@ def timeline(history: ReportHistory) -> list[TimelineEntry]:
 
 def _timeline_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
     for change in history.changes:
-        text = f"{change} · {change.trigger}"
-        yield TimelineEntry(change.created_at, "swap_horiz", text, actor=change.actor)
+        # A note leaves the status as it is.
+        code = change.target if change.target != change.source else ""
+        yield TimelineEntry(
+            change.created_at,
+            "swap_horiz",
+            change.trigger,
+            actor=change.actor,
+            code=code,
+            topic="report",
+        )
     for record in history.records:
-        text = f"Consent {record.decision.lower()}, receipt {record.number}"
-        yield TimelineEntry(record.created_at, "how_to_reg", text, _page(record))
+        yield TimelineEntry(
+            record.created_at,
+            "how_to_reg",
+            f"Consent, receipt {record.number}",
+            _page(record),
+            code=record.decision,
+            topic="consent",
+        )
     for result in history.results:
         if result.completed_at:
-            text = f"{result.name} {result.status.lower()}"
-            yield TimelineEntry(result.completed_at, "fact_check", text, _page(result))
+            yield TimelineEntry(
+                result.completed_at,
+                "fact_check",
+                result.definition.display_name,
+                _page(result),
+                code=result.status,
+                topic="check",
+            )
     yield from _reference_entries(history)
     yield from _payment_entries(history)
     for event in history.events:
@@ -277,7 +301,7 @@ class RetryForm(ReportForm):
 @admin.register(Report)
 class ReportAdmin(ReadOnlyAdmin):
     list_display = [
-        "id",
+        "number",
         "workspace",
         "environment",
         "status",
@@ -289,6 +313,7 @@ class ReportAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("reference",)
+    number_letter = "R"
     change_list_template = SEARCHED_LIST_TEMPLATE
     change_form_template = "admin/report.html"
     audits_opening = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,16 +19,21 @@ from verification.reports.models import Report, ReportStatus
 from verification.sources.models import Call, CallOutcome, Source
 from verification.values.clock import now
 
+LINK_SENT = "link sent"
 UNFINISHED = (ResultStatus.PENDING, ResultStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One thing that a report waits for; `until` is its end, or the next attempt."""
+    """One thing that a report waits for; `until` is its end, or the next attempt.
+
+    `began` says what happened at `since`.
+    """
 
     what: str
     since: datetime
     until: datetime | None = None
+    began: str = "since"
 
 
 def find_waits(report: Report) -> list[Wait]:
@@ -47,11 +52,12 @@ def _gates(report: Report) -> Iterator[Wait]:
         yield Wait("the client, to launch the draft", report.created_at)
     if report.status == ReportStatus.PENDING_CONSENT:
         consent = report.consent
-        what = "the subject's consent: link sent"
-        yield Wait(what, consent.link_made_at, consent.expires_at)
+        what = "the subject's consent"
+        yield Wait(what, consent.link_made_at, consent.expires_at, LINK_SENT)
     if report.status == ReportStatus.PENDING_PAYMENT:
         payment = report.payment
-        yield Wait("the payment: link sent", payment.link_made_at, payment.expires_at)
+        since, until = payment.link_made_at, payment.expires_at
+        yield Wait("the payment", since, until, LINK_SENT)
         checkouts = Checkout.objects.filter(
             payment_id=payment.pk, status=CheckoutStatus.OPEN
         )
@@ -63,8 +69,8 @@ def _gates(report: Report) -> Iterator[Wait]:
 
 
 def _checks(report: Report) -> Iterator[Wait]:
-    results = report.results.filter(status__in=UNFINISHED).order_by("position")
-    unfinished = list(results)
+    results = report.results.filter(status__in=UNFINISHED).select_related("definition")
+    unfinished = list(results.order_by("position"))
     if not unfinished:
         yield Wait("the job that ends it: all checks have ended", report.updated_at)
         return
@@ -82,7 +88,8 @@ def _checks(report: Report) -> Iterator[Wait]:
         call = last.get(result.pk)
         source = sources.get(result.waits_for or (call.source if call else ""))
         wait = _check(result, references.get(result.pk), call, source, at)
-        yield Wait(f"{result.name}: {wait.what}", wait.since, wait.until)
+        what = f"{result.definition.display_name}: {wait.what}"
+        yield replace(wait, what=what)
 
 
 def _check(
@@ -94,8 +101,8 @@ def _check(
 ) -> Wait:
     due, begun = result.next_attempt_at, result.started_at or result.created_at
     if reference:
-        what = f"the referee ({reference.number}): link sent"
-        return Wait(what, reference.link_made_at, reference.expires_at)
+        since, until = reference.link_made_at, reference.expires_at
+        return Wait(f"the referee ({reference.number})", since, until, LINK_SENT)
     if source and source.resting_until and source.resting_until > at:
         since = source.failing_since or begun
         return Wait(f"source {source.name}, which rests", since, source.resting_until)
@@ -109,10 +116,11 @@ def _check(
         return Wait("nothing: no attempt is planned", begun)
     if due <= at:
         return Wait(f"its turn in the queue{_job(at)}", due)
-    if call:
-        why = f", after {call.why}" if call.why else ""
-        return Wait(f"the next attempt at source {call.source}{why}", begun, due)
-    return Wait("a worker that has claimed it", begun, due)
+    if result.claims:
+        return Wait("the worker that has claimed it", begun, due)
+    source_name = f" at source {call.source}" if call else ""
+    why = f", after {call.why}" if call and call.why else ""
+    return Wait(f"the next attempt{source_name}{why}", begun, due)
 
 
 def _job(at: datetime) -> str:

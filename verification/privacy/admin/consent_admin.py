@@ -19,14 +19,13 @@ from verification.web.request import client_address, user_agent
 class ConsentAdmin(HostedLinkAdmin):
     links = consent_links
     visitor = "subject"
-    list_display = ["id", "report", "mode", "status", "expires_at"]
+    list_display = ["id", "report_page", "mode", "status", "expires_at"]
     list_filter = ["status", "mode"]
-    list_select_related = ["report"]
     search_ids = ("id", "report_id")
     actions = ["resend", "revoke"]
     fields = [
         "id",
-        "report",
+        "report_page",
         "mode",
         "status",
         "generation",
@@ -81,6 +80,7 @@ class ConsentRecordAdmin(ReadOnlyAdmin):
     list_display = ["number", "report_page", "decision", "language", "created_at"]
     list_filter = ["decision", "language"]
     search_ids = ("id", "report_id", "consent_id")
+    number_letter = "C"
     fields = [
         "id",
         "number",

@@ -146,6 +146,7 @@ class ErasureAdmin(ReadOnlyAdmin):
     list_filter = ["request__origin", "request__environment"]
     list_select_related = ["request__workspace"]
     search_ids = ("id", "request__workspace_id")
+    number_letter = "E"
     fields = [
         "number",
         "request_page",

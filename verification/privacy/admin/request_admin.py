@@ -31,7 +31,7 @@ from verification.backoffice.model_admin import (
     exact_filter,
     is_uuid,
 )
-from verification.backoffice.widgets import Facts, FactsForm, dialog_action, link
+from verification.backoffice.widgets import Facts, FactsForm, dialog_action
 from verification.db.ids import filter_by_number
 from verification.privacy.joins import candidates
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -205,6 +205,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     list_before_template = "admin/register_export.html"
     search_ids = ("id", "report_id", "workspace_id")
+    number_letter = "D"
     fields = [
         "number",
         "kind",
@@ -243,15 +244,8 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         days = (row.due_at - now()).days
         return f"OVERDUE since {text}" if row.is_overdue else f"{text}, {days} d left"
 
-    @admin.display(description="Report")
-    def report_page(self, row):
-        return link(row.report, row.report.number) if row.report else "-"
-
     def get_search_results(self, request, queryset, search_term):
-        """Search by the number of a request or report too."""
-        own = filter_by_number(queryset, "D", search_term)
-        if own is not None:
-            return own, False
+        """Search by the number of a report too."""
         reports = filter_by_number(Report.objects.all(), "R", search_term)
         if reports is not None:
             return queryset.filter(report__in=reports), False
