@@ -10,7 +10,6 @@ from allauth.mfa.utils import is_mfa_enabled
 from django import forms
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
 from pydantic_core import PydanticCustomError
 
 from verification.backoffice import audit
@@ -158,21 +157,6 @@ class SubmissionForm(forms.Form):
     )
 
 
-STATES: dict[str, Any] = {
-    "": _("Not begun"),
-    Status.DRAFT: _("Being filled in"),
-    Status.SUBMITTED: _("Waiting for a review"),
-    Status.IN_REVIEW: _("In review"),
-    Status.APPROVED: pgettext_lazy("application", "Approved"),
-    Status.REJECTED: _("Rejected"),
-}
-# Status -> (ground, icon) of its badge; quiet for one that is not here
-MARKS: dict[str, tuple[str, str]] = {
-    Status.SUBMITTED: ("is-info", "hourglass"),
-    Status.IN_REVIEW: ("is-info", "eye"),
-    Status.APPROVED: ("is-ok", "circle-check"),
-    Status.REJECTED: ("is-bad", "circle-x"),
-}
 DOCUMENTS_PER_MINUTE = 30
 EDITABLE_STATUSES = {None, Status.DRAFT, Status.REJECTED}
 UNCHANGEABLE = _("It cannot be changed now.")
@@ -197,9 +181,6 @@ def overview(place: Place) -> HttpResponse:
     shown = {
         "application": application,
         "status": status,
-        "state": STATES[status],
-        "ground": MARKS.get(status, ("", ""))[0],
-        "mark": MARKS.get(status, ("", "clock"))[1],
         "reason": applications.rejection_reason(place.workspace),
         "documents": [
             (kind, label, given.get(kind)) for kind, label in DOCUMENT_LABELS.items()

@@ -124,6 +124,7 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         CorrectionStatus.WITHDRAWN: _("Taken back by the person"),
     },
     Topic.GO_LIVE: {
+        "": _("Not begun"),
         GoLive.DRAFT: _("Being filled in"),
         GoLive.SUBMITTED: _("Waiting for a review"),
         GoLive.IN_REVIEW: _("In review"),
@@ -216,7 +217,7 @@ MARKS: dict[Topic, Mapping[str, tuple[str, str]]] = {
     },
     Topic.GO_LIVE: {
         GoLive.DRAFT: ("", "file-pen-line"),
-        GoLive.SUBMITTED: ("is-wait", "hourglass"),
+        GoLive.SUBMITTED: ("is-info", "hourglass"),
         GoLive.IN_REVIEW: ("is-info", "eye"),
         GoLive.APPROVED: ("is-ok", "circle-check"),
         GoLive.REJECTED: ("is-bad", "circle-x"),
