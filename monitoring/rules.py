@@ -153,6 +153,11 @@ def set_subject(rule: Rule, order: Order) -> None:
     rule.subject_id, rule.subject_type = known.id, subject.type
     rule.subject_name, rule.search_name = subject.name, subject.search_name
     rule.subject = subject.members
+    set_terms(rule, subject)
+
+
+def set_terms(rule: Rule, subject: Subject) -> None:
+    """Write the search terms of the rule: of its subject and reference."""
     terms = Terms(rule.workspace_id, rule.environment)
     rule.terms = terms.of(rule.pk, subject, rule.reference)
 

@@ -25,10 +25,12 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Min, Q, QuerySet
 
 from monitoring.models import (
+    Cadence,
     PauseReason,
     Rule,
     RuleStatus,
     Run,
+    lock_rule,
     locked_rules,
     next_run_time,
 )
@@ -41,6 +43,7 @@ from monitoring.rules import (
     price_of,
     require_newer_consent,
     set_subject,
+    set_terms,
 )
 from verification.checks.packages import packages_of
 from verification.db.bulk_insert import Row, Rows
@@ -48,6 +51,7 @@ from verification.db.ids import uuid7
 from verification.jobs.claims import together_or_alone, update_in_batches
 from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
 from verification.reports.create import NewReport, create_batches
+from verification.reports.models import Subject
 from verification.reports.request import Catalogue, Order, catalogue
 from verification.reports.status import lock_person
 from verification.values.clock import now
@@ -129,6 +133,25 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
         return [Rows(Rule, [rule]), Rows(Run, [run])]
 
     create_batches([(client, [first])], more_rows)
+    return rule
+
+
+@transaction.atomic
+def change_rule(
+    client: Client, rule_id: UUID, cadence: Cadence, reference: str | None
+) -> Rule:
+    """Change how often a rule runs, and its reference. Raises Rule.DoesNotExist.
+
+    Its times stay counted from its start; the next one is the first that is to come.
+    """
+    rule = lock_rule(client, rule_id)
+    if cadence != rule.cadence:
+        rule.cadence = cadence
+        rule.next_run_at = next_run_time(rule.starts_at, cadence, now())
+    rule.reference = reference
+    set_terms(rule, Subject(rule.subject))
+    rule.save(update_fields=["cadence", "next_run_at", "reference", "terms"])
+    schedule_job(launch_due_runs, at=rule.next_run_at)
     return rule
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.utils.timezone import now
 from pypdf import PdfReader
 
-from monitoring.models import Rule
+from monitoring.models import Cadence, PauseReason, RuleStatus, Severity
 from tests.console.test_trail import SETTINGS
 from tests.notifications.messages import send_due
 from tests.world.clients import HOSTED, approve_workspace, company, person
@@ -21,7 +21,7 @@ from tests.world.members import (
 )
 from tests.world.orders import create_report_with_status
 from tests.world.rules import raise_alert, store_rule
-from verification.checks.models import CheckDefinition, ResultStatus
+from verification.checks.models import ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.subject_decisions import Evidence, decline
 from verification.console.words import WORDS, Topic
@@ -41,7 +41,14 @@ from verification.reports.models import (
 from verification.reports.status import record_note
 from webhooks.models import Configuration
 from workspaces import keys, members
-from workspaces.models import ApiKey, Invitation, Member, Role, Workspace
+from workspaces.models import (
+    ApiKey,
+    Invitation,
+    LedgerEntry,
+    Member,
+    Role,
+    Workspace,
+)
 from workspaces.statements import Month
 
 CODES = {
@@ -58,6 +65,12 @@ CODES = {
     Topic.CORRECTION: CorrectionStatus,
     Topic.CHANNEL: Channel,
     Topic.FAILURE: NotificationError,
+    Topic.CADENCE: Cadence,
+    Topic.RULE: RuleStatus,
+    Topic.PAUSE: PauseReason,
+    Topic.ALERT: Severity,
+    Topic.LEDGER: LedgerEntry.Kind,
+    Topic.ROLE: Role,
 }
 SHOWN = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
 
@@ -330,71 +343,6 @@ def test_top_up_link_shows_when_a_provider_takes_money(
     assert "/t/" in owner.page("money")
 
 
-def test_alert_is_told_in_words(owner, api):
-    changes = [
-        ("riskLevel", "LOW", "HIGH"),
-        ("flags", [], [{"code": "NAME_MISMATCH", "severity": "MEDIUM"}]),
-        ("details.isActive", True, None),
-        ("details.taxObligations", ["VAT"], ["VAT", "PAYE"]),
-    ]
-    names = ("field", "old", "new")
-    told = [
-        {"checkName": "KRA_PIN", **dict(zip(names, c, strict=True))} for c in changes
-    ]
-
-    html = owner.page("monitoring-alert", alert=raise_alert(api, changes=told).pk)
-
-    rows = re.findall(r"<td>(.*?)</td>", re.sub("</?bdi>", "", html))
-    assert rows == [
-        *("Risk level", "LOW", "HIGH"),
-        *("Flags", "-", "Name mismatch (medium)"),
-        *("Is active", "Yes", "-"),
-        *("Tax obligations", "VAT", "VAT; PAYE"),
-    ]
-
-
-def test_alerts_are_read_one_by_one_and_all_at_once(owner, api):
-    first, second = raise_alert(api), raise_alert(api)
-    assert "Unread" in owner.page("monitoring-alerts", query={"read": "no"})
-
-    owner.post("monitoring-read", alert=first.pk)
-    first.refresh_from_db()
-    second.refresh_from_db()
-    assert (first.read, second.read) == (True, False)
-
-    owner.post("monitoring-read-all")
-    second.refresh_from_db()
-    assert second.read
-
-
-def test_rule_is_paused_and_resumed(owner, api):
-    rule = raise_alert(api).rule_id
-
-    owner.post("monitoring-pause", rule=rule)
-    assert "BY_CLIENT" in owner.page("monitoring-rule", rule=rule)
-    owner.post("monitoring-resume", rule=rule)
-    assert "ACTIVE" in owner.page("monitoring-rule", rule=rule)
-
-
-@pytest.mark.parametrize(
-    ("reason", "told"),
-    [
-        ("INSUFFICIENT_BALANCE", "The balance does not cover a run"),
-        ("CHECK_INACTIVE", "A check of it is not offered any more"),
-        ("BY_STAFF", "Staff paused it"),
-    ],
-)
-def test_refused_resume_of_a_rule_says_why(owner, live_api, reason, told):
-    rule = store_rule(live_api)
-    Rule.objects.update(status="PAUSED", pause_reason=reason, paused_at=now())
-    CheckDefinition.objects.update(active=reason != "CHECK_INACTIVE")
-
-    (message,) = owner.messages_after(
-        "monitoring-resume", environment="production", rule=rule.pk
-    )
-    assert told in message
-
-
 def test_test_subjects_are_for_the_sandbox(owner):
     assert "90000000" in owner.page("sandbox")
     assert owner.get("sandbox", "production").status_code == 404
@@ -600,7 +548,7 @@ def test_closed_workspace_stops_and_keeps_its_data(owner, api):
     assert not ApiKey.objects.filter(revoked_at=None).exists()
     assert not Configuration.objects.get().enabled
     assert Invitation.objects.get().revoked_at
-    assert "PAUSED" in owner.page("monitoring-rule", rule=rule)
+    assert "Your workspace paused it." in owner.page("monitoring-rule", rule=rule)
     assert made in owner.page("reports-detail", report=made)
 
 

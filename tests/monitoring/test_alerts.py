@@ -425,10 +425,10 @@ def test_staff_and_members_see_checks_without_an_answer(api: Api, staff):
     assert "runs without an answer since" in page
     owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
     page = owner.page("monitoring-rule", rule=Rule.objects.get().pk)
-    assert "IDENTITY: not completed yet" in page
+    assert "<dt>National identity</dt><dd>not completed yet" in page
     assert "no answer in the last 3 runs" in page
     page = owner.page("monitoring-alert", alert=Alert.objects.get().pk)
-    assert "could not be done in 3 runs in a row" in page
+    assert "National identity gave no answer in 3 runs in a row" in page
     assert "<table" not in page
 
 

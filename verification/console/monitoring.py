@@ -1,19 +1,17 @@
-"""Monitoring: rules, and the alerts that their runs raised."""
+"""Monitoring: the lists of rules and of alerts, and their pages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from django import forms
-from django.db import transaction
+from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.alerts import describe_changes, edit_alert, mark_all_read
+from monitoring.alerts import edit_alert, mark_all_read
 from monitoring.models import (
     Alert,
-    Severity,
     alerts_of,
     check_states,
     list_alerts,
@@ -21,25 +19,22 @@ from monitoring.models import (
     recent_alerts,
     rules_of,
 )
-from monitoring.pauses import NotResumable, pause_for_client, resume_for_client
+from monitoring.rules import price_of
 from verification.checks.packages import package_of
-from verification.console.base import (
-    Place,
-    Refusals,
-    member_required,
-    post_required,
-)
+from verification.console.alert_words import alert_sentences, compared_values
+from verification.console.base import Place, member_required, post_required
 from verification.console.fields import (
-    ALL_CHOICE,
     FilterForm,
     filter_field,
     search_field,
 )
+from verification.console.words import Topic, choices_of
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.request import catalogue
-from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
+
+RUNS_SHOWN = 5
 
 
 class RuleFilters(FilterForm):
@@ -47,38 +42,19 @@ class RuleFilters(FilterForm):
 
 
 class AlertFilters(FilterForm):
-    read = forms.TypedChoiceField(
-        label=_("Show"),
-        choices=[
-            *ALL_CHOICE,
-            ("no", _("Unread")),
-            ("yes", _("Read")),
-        ],
-        coerce=lambda text: text == "yes",
-        empty_value=None,
-        required=False,
-    )
-    severity = filter_field(_("Severity"), Severity.choices)
-
-
-# Why a rule cannot be resumed; any other reason is a withdrawn consent.
-NOT_RESUMABLE = {
-    "BY_STAFF": _("Staff paused it, and staff resume it."),
-    "CHECK_INACTIVE": _("A check of it is not offered any more."),
-}
-WITHDRAWN = _("The subject withdrew consent. Attest a new one by the API to go on.")
-REFUSALS: Refusals = {
-    NotResumable: lambda e: NOT_RESUMABLE.get(e.reason, WITHDRAWN),
-    InsufficientBalance: _("The balance does not cover a run. Top it up first."),
-}
+    read = filter_field(_("Status"), [("no", _("Unread")), ("yes", _("Read"))])
+    severity = filter_field(_("Severity"), choices_of(Topic.ALERT))
 
 
 @member_required()
 def rules(place: Place) -> HttpResponse:
     form = RuleFilters(place.request.GET)
+    names = _check_names()
+    page = list_rules(place.client, **form.chosen, **place.paging)
     shown = {
         "form": form,
-        "page": list_rules(place.client, **form.chosen, **place.paging),
+        "page": page,
+        "rows": [(rule, _names(rule.check_names, names)) for rule in page.rows],
         "unread": alerts_of(place.client).filter(read=False).count(),
     }
     return place.render("monitoring/rules", shown)
@@ -90,36 +66,33 @@ def rule(place: Place, rule: UUID) -> HttpResponse:
     place.record("rule.opened", found)
     raised = recent_alerts([found.pk])[found.pk]
     _record(place, raised)
+    names, package = _check_names(), package_of(found)
+    runs = found.runs.select_related("report").order_by("-number")
     shown = {
         "rule": found,
-        "checks": check_states([found])[found.pk],
-        "package": package_of(found),
-        "alerts": raised,
+        "checks": [
+            (names.get(check.name, check.name), check)
+            for check in check_states([found])[found.pk]
+        ],
+        "package": package,
+        "price": price_of(found, catalogue(), package),
+        "runs": runs[:RUNS_SHOWN],
+        "alerts": [(one, alert_sentences(one, names)) for one in raised],
     }
     return place.render("monitoring/rule", shown)
-
-
-@post_required(Permission.MANAGE_MONITORING)
-def pause(place: Place, rule: UUID) -> HttpResponse:
-    with transaction.atomic():
-        place.record("rule.paused", pause_for_client(place.client, rule))
-    return place.to("monitoring-rule", success=_("The rule is paused."), rule=rule)
-
-
-@post_required(Permission.MANAGE_MONITORING)
-def resume(place: Place, rule: UUID) -> HttpResponse:
-    with place.refusing(REFUSALS, "monitoring-rule", rule=rule), transaction.atomic():
-        found = resume_for_client(place.client, rule, None, catalogue())
-        place.record("rule.resumed", found)
-    return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule)
 
 
 @member_required()
 def alerts(place: Place) -> HttpResponse:
     form = AlertFilters(place.request.GET)
-    page = list_alerts(place.client, **form.chosen, **place.paging)
+    read = {"no": False, "yes": True}.get(form.chosen["read"])
+    chosen = {**form.chosen, "read": read}
+    page = list_alerts(place.client, **chosen, **place.paging)
+    prefetch_related_objects(page.rows, "report")
     _record(place, page.rows)
-    return place.render("monitoring/alerts", {"form": form, "page": page})
+    names = _check_names()
+    rows = [(one, alert_sentences(one, names)) for one in page.rows]
+    return place.render("monitoring/alerts", {"form": form, "page": page, "rows": rows})
 
 
 @member_required()
@@ -127,8 +100,22 @@ def alert(place: Place, alert: UUID) -> HttpResponse:
     found = alerts_of(place.client).select_related("report").get(pk=alert)
     place.record("alert.opened", found)
     _record(place, [found])
-    shown = {"alert": found, "changes": describe_changes(found.changes)}
+    names = _check_names()
+    shown = {
+        "alert": found,
+        "sentences": alert_sentences(found, names),
+        "changes": compared_values(found, names),
+        "rule": rules_of(place.client).filter(pk=found.rule_id).first(),
+    }
     return place.render("monitoring/alert", shown)
+
+
+def _check_names() -> Mapping[str, str]:
+    return {name: one.display_name for name, one in catalogue().items()}
+
+
+def _names(codes: Iterable[str], names: Mapping[str, str]) -> list[str]:
+    return [names.get(code, code) for code in codes]
 
 
 @post_required(Permission.MANAGE_MONITORING)

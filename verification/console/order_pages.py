@@ -81,7 +81,7 @@ class Quote:
     known: list[str]
 
 
-def _seal(place: Place, quote: Quote) -> str:
+def seal_quote(place: Place, quote: Quote) -> str:
     """Return the quote as a signed text for a hidden field.
 
     Another member, workspace or environment cannot use it.
@@ -94,7 +94,7 @@ def _salt(place: Place) -> str:
     return f"console order {place.member.pk} {place.environment}"
 
 
-def _shown_quote(place: Place) -> Quote | None:
+def shown_quote(place: Place) -> Quote | None:
     """Return the quote that the page has shown; None without a present one."""
     text = place.request.POST.get("quote", "")
     try:
@@ -150,6 +150,10 @@ def require_order_rate(place: Place) -> None:
     place.require_rate(ORDERS_PER_MINUTE, f"orders:{place.member.pk}")
 
 
+def require_price_rate(place: Place) -> None:
+    place.require_rate(PRICES_PER_MINUTE, f"prices:{place.member.pk}")
+
+
 def choice_form(
     place: Place, typed: Any, item: Item | None = None, *, may_be_empty: bool = False
 ) -> ChoiceForm:
@@ -187,8 +191,8 @@ def _show(
 
 def _update(place: Place, draft: Report | None = None) -> HttpResponse:
     """Show the page for what is typed so far; what is missing is no error yet."""
-    place.require_rate(PRICES_PER_MINUTE, f"prices:{place.member.pk}")
-    typed = _still_offered(place, place.request.POST)
+    require_price_rate(place)
+    typed = still_offered(place, place.request.POST)
     chosen = choice_form(place, typed, may_be_empty=True)
     chosen.is_valid()
     details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
@@ -196,7 +200,7 @@ def _update(place: Place, draft: Report | None = None) -> HttpResponse:
     return _render(place, form, draft, shows_faults=details.is_valid())
 
 
-def _still_offered(place: Place, typed: QueryDict) -> QueryDict:
+def still_offered(place: Place, typed: QueryDict) -> QueryDict:
     """Return the form without checks and a package that its kind of subject lacks."""
     offered = choice_form(place, typed).fields
     kept = typed.copy()
@@ -248,7 +252,7 @@ def _render(
         "price": price,
         "others": [one for one in price.others if one != draft],
         "is_covered": covers(place.client, price.charge),
-        "sealed": _seal(place, quote),
+        "sealed": seal_quote(place, quote),
         "takes_payments": accepts_payments(place.environment),
     }
     return place.render("reports/order", shown)
@@ -263,7 +267,7 @@ def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
     """Order for the price that the page showed, or save a draft; open the report."""
     choice, offer = form.choice.choice, place.offer
     item = build_item(choice, form.details.values, offer)
-    quote = _shown_quote(place)
+    quote = shown_quote(place)
     if quote is None:
         return _render(place, form, error=LOOK)
     try:

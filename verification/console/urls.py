@@ -30,6 +30,7 @@ from verification.console import (
     policy,
     report_actions,
     reports,
+    rule_pages,
     sandbox_pages,
     styles,
     webhooks,
@@ -167,8 +168,11 @@ MONITORING = [
     path("alerts/<uuid:alert>", monitoring.alert, name="monitoring-alert"),
     path("alerts/<uuid:alert>/read", monitoring.mark_read, name="monitoring-read"),
     path("<uuid:rule>", monitoring.rule, name="monitoring-rule"),
-    path("<uuid:rule>/pause", monitoring.pause, name="monitoring-pause"),
-    path("<uuid:rule>/resume", monitoring.resume, name="monitoring-resume"),
+    path("new", rule_pages.create, name="monitoring-new"),
+    path("<uuid:rule>/change", rule_pages.change, name="monitoring-change"),
+    path("<uuid:rule>/delete", rule_pages.delete, name="monitoring-delete"),
+    path("<uuid:rule>/pause", rule_pages.pause, name="monitoring-pause"),
+    path("<uuid:rule>/resume", rule_pages.resume, name="monitoring-resume"),
 ]
 WEBHOOKS = [
     path("", webhooks.overview, name="webhooks"),

@@ -13,6 +13,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from monitoring.models import Cadence, PauseReason, RuleStatus, Severity
 from verification.checks.models import ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.decisions.case_list import Standing
@@ -27,6 +28,7 @@ from verification.reports.models import (
     RiskLevel,
     SubjectType,
 )
+from workspaces.models import LedgerEntry, Role
 
 
 class Topic(StrEnum):
@@ -44,6 +46,12 @@ class Topic(StrEnum):
     PAYMENT = "payment"
     CORRECTION = "correction"
     GO_LIVE = "go-live"
+    CADENCE = "cadence"
+    RULE = "rule"
+    PAUSE = "pause"
+    ALERT = "alert"
+    LEDGER = "ledger"
+    ROLE = "role"
     CHANNEL = "channel"
     FAILURE = "failure"
 
@@ -131,6 +139,43 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         GoLive.APPROVED: pgettext_lazy("application", "Approved"),
         GoLive.REJECTED: _("Rejected"),
     },
+    Topic.CADENCE: {
+        Cadence.DAILY: _("Every day"),
+        Cadence.WEEKLY: _("Every week"),
+        Cadence.MONTHLY: _("Every month"),
+        Cadence.QUARTERLY: _("Every three months"),
+        Cadence.SEMI_ANNUALLY: _("Every six months"),
+        Cadence.ANNUALLY: _("Every year"),
+    },
+    Topic.RULE: {
+        RuleStatus.ACTIVE: pgettext_lazy("rule", "Active"),
+        RuleStatus.PAUSED: pgettext_lazy("rule", "Paused"),
+    },
+    Topic.PAUSE: {
+        PauseReason.CONSENT_WITHDRAWN: _("The subject withdrew consent."),
+        PauseReason.INSUFFICIENT_BALANCE: _("The balance did not cover a run."),
+        PauseReason.CHECK_INACTIVE: _("A check is not offered any more."),
+        PauseReason.BY_STAFF: _("Our staff paused it."),
+        PauseReason.BY_CLIENT: _("Your workspace paused it."),
+        PauseReason.OBJECTION: _("The subject objected."),
+    },
+    Topic.ALERT: {
+        Severity.INFO: pgettext_lazy("alert", "Note"),
+        Severity.WARNING: pgettext_lazy("alert", "Warning"),
+        Severity.CRITICAL: pgettext_lazy("alert", "Critical"),
+    },
+    Topic.LEDGER: {
+        LedgerEntry.Kind.CHARGE: _("Charge"),
+        LedgerEntry.Kind.REVERSAL: _("Refund"),
+        LedgerEntry.Kind.TOP_UP: _("Top-up"),
+        LedgerEntry.Kind.ADJUSTMENT: _("Adjustment"),
+    },
+    Topic.ROLE: {
+        Role.OWNER: _("Owner"),
+        Role.ADMIN: _("Administrator"),
+        Role.OFFICER: _("Officer"),
+        Role.VIEWER: _("Viewer"),
+    },
     Topic.CHANNEL: {
         Channel.EMAIL: _("by e-mail"),
         Channel.SMS: _("by SMS"),
@@ -207,6 +252,15 @@ MARKS: dict[Topic, Mapping[str, tuple[str, str]]] = {
         PaymentStatus.EXPIRED: ("is-bad", "alarm-clock"),
         PaymentStatus.REFUNDED: ("is-info", "undo-2"),
         PaymentStatus.CANCELLED: ("", "ban"),
+    },
+    Topic.RULE: {
+        RuleStatus.ACTIVE: ("is-ok", "circle-check"),
+        RuleStatus.PAUSED: ("is-wait", "circle-pause"),
+    },
+    Topic.ALERT: {
+        Severity.INFO: ("is-info", "info"),
+        Severity.WARNING: ("is-wait", "triangle-alert"),
+        Severity.CRITICAL: ("is-bad", "octagon-alert"),
     },
     Topic.CORRECTION: {
         CorrectionStatus.OPEN: ("is-wait", "message-square-warning"),

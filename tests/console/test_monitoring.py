@@ -1,0 +1,299 @@
+"""Monitoring in the console: rules are made and kept there, alerts read in words."""
+
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from django.utils.timezone import localtime, now
+
+from monitoring.models import Rule
+from tests.world.clients import Api, approve_workspace, person
+from tests.world.console import ConsoleVisitor
+from tests.world.rules import raise_alert, rule_status, run_rules, store_rule
+from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckDefinition
+from verification.reports.models import Report
+from verification.values.local_time import NAIROBI
+from workspaces.models import LedgerEntry
+
+QUOTE = re.compile(r'name="quote" value="([^"]+)"')
+WANJIKU = {
+    "subject_type": "INDIVIDUAL",
+    "country": "KE",
+    "checks": ["IDENTITY"],
+    "consent": "CUSTOMER_ATTESTED",
+    "payment_mode": "SELF",
+    "subject-fullName": "Wanjiku Kamau",
+    "subject-idNumber": "12345678",
+    "reference": "LN-1",
+    "cadence": "WEEKLY",
+}
+
+
+def attested(days_ago: float = 1) -> dict[str, str]:
+    given = localtime(timezone=NAIROBI) - timedelta(days=days_ago)
+    return {
+        "consent-obtained": "on",
+        "consent-obtainedAt": f"{given:%Y-%m-%dT%H:%M}",
+        "consent-method": "PAPER_FORM",
+        "consent-policyVersion": "2026-01",
+    }
+
+
+class Page:
+    """The page of a new rule, filled in."""
+
+    def __init__(self, visitor: ConsoleVisitor) -> None:
+        self.visitor, self.fields = visitor, {**WANJIKU, **attested()}
+        self.html = ""
+
+    def press(self, step: str, environment: str = "sandbox", **fields: object) -> str:
+        self.fields |= fields
+        found = QUOTE.search(self.html)
+        quote = {"quote": unescape(found[1])} if found else {}
+        url = self.visitor.url("monitoring-new", environment)
+        answer = self.visitor.http.post(
+            url, {**self.fields, "step": step, **quote}, follow=True
+        )
+        assert answer.status_code == 200, answer.status_code
+        self.html = answer.content.decode()
+        return self.html
+
+
+def test_rule_is_made_for_the_price_of_its_first_run(owner, api: Api):
+    page = Page(owner)
+    assert "Begin for KES 50.00" in page.press("update")
+    assert not Rule.objects.exists()
+
+    assert "Monitoring has begun." in page.press("make")
+
+    made = Rule.objects.get()
+    assert (made.cadence, made.reference, made.check_names) == (
+        *("WEEKLY", "LN-1"),
+        ["IDENTITY"],
+    )
+    assert made.subject["fullName"] == "Wanjiku Kamau"
+    assert made.consent["method"] == "PAPER_FORM"
+    assert made.created_by == f"member {owner.member.pk}"
+    assert LedgerEntry.objects.get().amount == -50
+    assert AuditEvent.objects.get(action="rule.created").object_id == str(made.pk)
+    run_rules(api)
+    html = owner.page("monitoring-rule", rule=made.pk)
+    assert "Every week, next" in html
+    assert "Run 1" in html
+
+
+def test_rule_that_is_sent_again_is_made_once(owner):
+    page = Page(owner)
+    page.press("update")
+    shown = page.html
+
+    page.press("make")
+    page.html = shown
+    page.press("make")
+
+    assert Rule.objects.count() == 1
+    assert Report.objects.count() == 1
+
+
+def test_rule_is_not_made_for_another_price(owner):
+    page = Page(owner)
+    page.press("update")
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=60)
+
+    assert "Nothing is ordered yet" in page.press("make")
+    assert "Begin for KES 60.00" in page.html
+    assert not Rule.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"subject-idNumber": ""}, "ID number: This is needed"),
+        ({"consent-obtained": ""}, "You have the consent of the subject: Confirm it"),
+        ({"checks": []}, "Checks: Choose at least one"),
+        ({"cadence": "HOURLY"}, "How often: "),
+    ],
+)
+def test_faults_of_a_rule_are_shown_at_their_fields(owner, fields, told):
+    page = Page(owner)
+    page.press("update")
+
+    assert told in page.press("make", **fields)
+    assert not Rule.objects.exists()
+
+
+def test_rule_about_the_subject_of_a_report_begins_with_its_details(owner, api):
+    report = api.create(person())["id"]
+
+    page = owner.page("monitoring-new", query={"report": report})
+
+    assert 'value="Wanjiku Kamau"' in page
+    assert 'value="IDENTITY" id="id_checks_0" checked' in page
+
+
+def test_rule_needs_money_in_production(owner, live_api):
+    approve_workspace(owner.workspace)
+    page = Page(owner)
+
+    html = page.press("update", "production")
+
+    assert "The balance does not cover a run." in html
+    assert "Begin for" not in html
+    assert "Nothing is ordered" in page.press("make", "production")
+    assert not Rule.objects.exists()
+
+
+def test_rule_is_changed(owner, api):
+    made = store_rule(api)
+
+    owner.post(
+        "monitoring-change",
+        {"cadence": "MONTHLY", "reference": "LN-7"},
+        rule=made.pk,
+    )
+
+    made.refresh_from_db()
+    assert (made.cadence, made.reference) == ("MONTHLY", "LN-7")
+    assert made.next_run_at > now() + timedelta(days=27)
+    assert AuditEvent.objects.get(action="rule.changed").fields == [
+        "cadence",
+        "reference",
+    ]
+    html = owner.page("monitoring", query={"search": "LN-7"})
+    assert "Every month" in html
+    assert "Wanjiku Kamau" in html
+
+
+def test_rule_is_deleted_after_a_question(owner, api):
+    alert = raise_alert(api)
+    assert "Delete this rule?" in owner.page("monitoring-delete", rule=alert.rule_id)
+
+    owner.post("monitoring-delete", rule=alert.rule_id)
+
+    assert not Rule.objects.exists()
+    assert "risk level changed" in owner.page("monitoring-alert", alert=alert.pk)
+    assert AuditEvent.objects.filter(action="rule.deleted").count() == 1
+
+
+def test_rule_whose_subject_withdrew_resumes_with_a_newer_consent(owner, api):
+    made = store_rule(api)
+    withdrawn = now() - timedelta(hours=12)
+    Rule.objects.update(
+        status="PAUSED",
+        pause_reason="CONSENT_WITHDRAWN",
+        paused_at=withdrawn,
+        consent_withdrawn_at=withdrawn,
+    )
+    assert "The subject withdrew consent." in owner.page(
+        "monitoring-resume", rule=made.pk
+    )
+
+    old = owner.post("monitoring-resume", attested(), rule=made.pk)
+    assert "<title>Error:" in old.content.decode()
+    assert rule_status(made) == ("PAUSED", "CONSENT_WITHDRAWN")
+    owner.post("monitoring-resume", attested(0.25), rule=made.pk)
+    assert rule_status(made) == ("ACTIVE", "")
+
+
+def test_alert_is_told_in_words(owner, api):
+    changes = [
+        ("riskLevel", "LOW", "HIGH"),
+        ("flags", [], [{"code": "NAME_MISMATCH", "severity": "MEDIUM"}]),
+        ("details.isActive", True, None),
+        ("details.taxObligations", ["VAT"], ["VAT", "PAYE"]),
+    ]
+    names = ("field", "old", "new")
+    told = [
+        {"checkName": "KRA_PIN", **dict(zip(names, c, strict=True))} for c in changes
+    ]
+
+    html = owner.page("monitoring-alert", alert=raise_alert(api, changes=told).pk)
+
+    text = re.sub("</?(bdi|b)>", "", html)
+    assert re.findall("<li>(KRA PIN.*?)</li>", text) == [
+        "KRA PIN went from low to high risk",
+        "KRA PIN: The source has another name for the number.",
+        "KRA PIN, changed: Is active, Tax obligations",
+    ]
+    assert re.findall("<td.*?>(.*?)</td>", text) == [
+        *("Risk", "Low", "High"),
+        *("Flags", "-", "The source has another name for the number. (medium)"),
+        *("Is active", "Yes", "-"),
+        *("Tax obligations", "VAT", "VAT; PAYE"),
+    ]
+
+
+def test_alert_says_which_flags_are_gone_and_graver(owner, api):
+    low, high = ({"code": "DECEASED", "severity": x} for x in ("LOW", "HIGH"))
+    gone = {"code": "NAME_MISMATCH", "severity": "LOW"}
+    changes = [
+        {"checkName": "IDENTITY", "field": "flags", "old": [gone, low], "new": [high]}
+    ]
+
+    html = owner.page("monitoring-alert", alert=raise_alert(api, changes=changes).pk)
+
+    name = "National identity"
+    assert f"{name}, no longer: The source has another name for the number." in html
+    assert f"{name}, now high: The source records the holder as deceased." in html
+
+
+def test_alert_of_a_check_without_answer_names_it(owner, api):
+    told = "KRA_PIN could not be done in 3 runs in a row and last completed never."
+    alert = raise_alert(api, kind="NO_ANSWER", message=told)
+
+    assert "KRA PIN gave no answer in 3 runs in a row" in owner.page(
+        "monitoring-alert", alert=alert.pk
+    )
+
+
+def test_alerts_name_the_person(owner, api):
+    alert = raise_alert(api)
+
+    assert "Wanjiku Kamau" in owner.page("monitoring-alerts")
+    assert "<h1><bdi>Wanjiku Kamau</bdi></h1>" in owner.page(
+        "monitoring-alert", alert=alert.pk
+    )
+
+
+def test_alerts_are_read_one_by_one_and_all_at_once(owner, api):
+    first, second = raise_alert(api), raise_alert(api)
+    assert "Unread" in owner.page("monitoring-alerts", query={"read": "no"})
+
+    owner.post("monitoring-read", alert=first.pk)
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert (first.read, second.read) == (True, False)
+
+    owner.post("monitoring-read-all")
+    second.refresh_from_db()
+    assert second.read
+
+
+def test_rule_is_paused_and_resumed(owner, api):
+    rule = raise_alert(api).rule_id
+
+    owner.post("monitoring-pause", rule=rule)
+    assert "Your workspace paused it." in owner.page("monitoring-rule", rule=rule)
+    owner.post("monitoring-resume", rule=rule)
+    assert "Every day, next" in owner.page("monitoring-rule", rule=rule)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("INSUFFICIENT_BALANCE", "The balance does not cover a run"),
+        ("CHECK_INACTIVE", "A check of it is not offered any more"),
+        ("BY_STAFF", "Staff paused it"),
+    ],
+)
+def test_refused_resume_of_a_rule_says_why(owner, live_api, reason, told):
+    rule = store_rule(live_api)
+    Rule.objects.update(status="PAUSED", pause_reason=reason, paused_at=now())
+    CheckDefinition.objects.update(active=reason != "CHECK_INACTIVE")
+
+    (message,) = owner.messages_after(
+        "monitoring-resume", environment="production", rule=rule.pk
+    )
+    assert told in message

@@ -1,0 +1,292 @@
+"""Monitoring rules: make, change, pause, resume and delete them.
+
+A rule is made on a page like that of an order, as its first run is ordered at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from django import forms
+from django.db import transaction
+from django.http import HttpResponse
+from django.utils.translation import gettext_lazy as _
+
+from monitoring.models import Cadence, Rule, rules_of
+from monitoring.pauses import (
+    NotResumable,
+    delete_rule,
+    pause_for_client,
+    resume_for_client,
+)
+from monitoring.rules import read_rule
+from monitoring.runs import change_rule, create_rule
+from verification.consents.models import Consent
+from verification.console.base import (
+    Place,
+    Refusals,
+    Text,
+    member_required,
+    post_required,
+)
+from verification.console.fields import REQUIRED_ERROR
+from verification.console.order_form import (
+    ChoiceForm,
+    DetailsForm,
+    OrderForm,
+    choice_context,
+)
+from verification.console.order_pages import (
+    CHANGED,
+    LOOK,
+    NOT_COVERED,
+    Quote,
+    choice_form,
+    require_order_rate,
+    require_price_rate,
+    seal_quote,
+    shown_quote,
+    still_offered,
+)
+from verification.console.orders import (
+    Choice,
+    Input,
+    Item,
+    build_item,
+    covers,
+    estimate_price,
+    inputs_of,
+    item_to_repeat,
+    read_values,
+)
+from verification.console.words import Topic, choices_of
+from verification.reports.idempotency import (
+    IdempotencyKey,
+    IdempotencyKeyReused,
+    RequestInProgress,
+    run_once,
+)
+from verification.reports.models import PaymentMode
+from verification.reports.request import (
+    ConsentInput,
+    InvalidRequest,
+    catalogue,
+    named_packages,
+)
+from workspaces.ledger import InsufficientBalance
+from workspaces.members import Permission, require_present
+
+# The fingerprint of a rule's Idempotency-Key begins with this.
+REQUEST = "console rule"
+WITHDRAWN = _("The subject withdrew consent. Attest a new one to go on.")
+# Why a rule cannot be resumed; any other reason is a withdrawn consent.
+NOT_RESUMABLE = {
+    "BY_STAFF": _("Staff paused it, and staff resume it."),
+    "CHECK_INACTIVE": _("A check of it is not offered any more."),
+}
+REFUSALS: Refusals = {
+    NotResumable: lambda e: NOT_RESUMABLE.get(e.reason, WITHDRAWN),
+    InsufficientBalance: _("The balance does not cover a run. Top it up first."),
+}
+
+
+class RuleForm(DetailsForm):
+    """The subject and the consent of a rule, and how often it runs."""
+
+    cadence = forms.ChoiceField(
+        label=_("How often"),
+        choices=choices_of(Topic.CADENCE),
+        initial=Cadence.MONTHLY,
+        error_messages=REQUIRED_ERROR,
+    )
+
+
+class ChangeForm(forms.Form):
+    cadence = forms.ChoiceField(
+        label=_("How often"),
+        choices=choices_of(Topic.CADENCE),
+        error_messages=REQUIRED_ERROR,
+    )
+    reference = forms.CharField(
+        label=_("Your reference"),
+        max_length=100,
+        required=False,
+        help_text=_("Such as a loan or a staff number, to find the rule by"),
+    )
+
+
+@member_required(Permission.MANAGE_MONITORING)
+def create(place: Place) -> HttpResponse:
+    """Show the page of a new rule, about the subject of a report if it names one."""
+    place.require_live()
+    if place.posted is None:
+        return _open(place)
+    is_update = place.posted.get("step") != "make"
+    typed = still_offered(place, place.posted) if is_update else place.posted
+    chosen = choice_form(place, typed, may_be_empty=is_update)
+    chosen.is_valid()
+    details = RuleForm(typed, _inputs(_choice(chosen), place))
+    details.is_valid()
+    form = OrderForm(chosen, details)
+    if is_update:
+        require_price_rate(place)
+        return _render(place, form)
+    require_order_rate(place)
+    return _render(place, form) if form.errors else _make(place, form)
+
+
+def _open(place: Place) -> HttpResponse:
+    item: Item | None = None
+    if "report" in place.request.GET:
+        report = place.get_report(UUID(place.request.GET["report"]))
+        place.record("report.opened", report)
+        item = item_to_repeat(report, place.offer) if report.subject else None
+    chosen = choice_form(place, None, item)
+    texts = read_values(item, place.offer) if item else {}
+    details = RuleForm(None, _inputs(_choice(chosen), place), initial=texts)
+    return _render(place, OrderForm(chosen, details))
+
+
+def _choice(form: ChoiceForm) -> Choice:
+    """Return the choice of a rule: nobody can be asked, or pay, before each run."""
+    mode = Consent.Mode.CUSTOMER_ATTESTED
+    return replace(form.choice, consent=mode, payment_mode=PaymentMode.SELF)
+
+
+def _inputs(choice: Choice, place: Place) -> Sequence[Input]:
+    found = inputs_of(choice, place.offer)
+    return [
+        one
+        for one in found
+        if one.section in {"subject", "consent"} or one.name == "reference"
+    ]
+
+
+def _render(place: Place, form: OrderForm, error: Text = "") -> HttpResponse:
+    choice = _choice(form.choice)
+    price = estimate_price(choice, place.offer)
+    shown = {
+        **choice_context(choice, place.offer),
+        "form": form,
+        "error": error,
+        "price": price,
+        "is_covered": covers(place.client, price.charge),
+        "sealed": seal_quote(place, Quote(uuid4().hex, price.digest, [])),
+    }
+    return place.render("monitoring/new", shown)
+
+
+def _make(place: Place, form: OrderForm) -> HttpResponse:
+    """Make the rule for the price that the page showed, once; open it."""
+    choice, quote = _choice(form.choice), shown_quote(place)
+    if quote is None:
+        return _render(place, form, LOOK)
+    if quote.digest != estimate_price(choice, place.offer).digest:
+        return _render(place, form, CHANGED)
+    body = _body(place, choice, form.details)
+    key = f"console {place.member.pk} {quote.key}"
+    try:
+        done = run_once(
+            IdempotencyKey.read(key, place.client, REQUEST, body),
+            lambda: {"rule": str(_create(place, body).pk)},
+        )
+    except InvalidRequest as e:
+        form.details.add_faults(e.faults)
+        return _render(place, form)
+    except IdempotencyKeyReused:
+        return _render(place, form, LOOK)
+    except InsufficientBalance:
+        return _render(place, form, NOT_COVERED)
+    except RequestInProgress:
+        return place.to("monitoring")
+    made = _("Monitoring has begun. The first run is under way.")
+    return place.to("monitoring-rule", success=made, rule=UUID(done.body["rule"]))
+
+
+def _body(place: Place, choice: Choice, form: DetailsForm) -> dict[str, Any]:
+    """Return the request that makes the rule by the API."""
+    item = build_item(choice, form.values, place.offer)
+    names = {"checksRequested": "checkNames"}
+    members = ("subject", "checksRequested", "package", "consent", "reference")
+    body = {names.get(name, name): item[name] for name in members if name in item}
+    return {**body, "cadence": form.cleaned_data["cadence"]}
+
+
+def _create(place: Place, body: Mapping[str, Any]) -> Rule:
+    require_present(place.member, Permission.MANAGE_MONITORING)
+    packages = named_packages(place.workspace.pk, [body])
+    request, order = read_rule(body, place.environment, catalogue(), packages)
+    made = create_rule(place.client, request, order)
+    place.record("rule.created", made)
+    return made
+
+
+@member_required(Permission.MANAGE_MONITORING)
+def change(place: Place, rule: UUID) -> HttpResponse:
+    found = rules_of(place.client).get(pk=rule)
+    initial = {"cadence": found.cadence, "reference": found.reference or ""}
+    form = ChangeForm(place.posted, initial=initial)
+    if not form.is_valid():
+        return place.render("monitoring/change", {"form": form, "rule": found})
+    cadence = Cadence(form.cleaned_data["cadence"])
+    reference = form.cleaned_data["reference"] or None
+    with transaction.atomic():
+        require_present(place.member, Permission.MANAGE_MONITORING)
+        changed = change_rule(place.client, found.pk, cadence, reference)
+        place.record("rule.changed", changed, *form.changed_data)
+    return place.to("monitoring-rule", success=_("Saved."), rule=rule)
+
+
+@member_required(Permission.MANAGE_MONITORING)
+def delete(place: Place, rule: UUID) -> HttpResponse:
+    found = rules_of(place.client).get(pk=rule)
+    if place.posted is None:
+        return place.render("monitoring/delete", {"rule": found})
+    with transaction.atomic():
+        place.record("rule.deleted", found)
+        delete_rule(place.client, found.pk)
+    return place.to("monitoring", success=_("The rule is deleted."))
+
+
+@post_required(Permission.MANAGE_MONITORING)
+def pause(place: Place, rule: UUID) -> HttpResponse:
+    with transaction.atomic():
+        place.record("rule.paused", pause_for_client(place.client, rule))
+    return place.to("monitoring-rule", success=_("The rule is paused."), rule=rule)
+
+
+@member_required(Permission.MANAGE_MONITORING)
+def resume(place: Place, rule: UUID) -> HttpResponse:
+    """Resume a rule; a page asks for a new consent if the subject withdrew it."""
+    found = rules_of(place.client).get(pk=rule)
+    choice = Choice.of({**_item(found), "consent": {"mode": "CUSTOMER_ATTESTED"}})
+    inputs = [one for one in _inputs(choice, place) if one.section == "consent"]
+    if found.consent_withdrawn_at is None or found.pause_reason == "BY_STAFF":
+        inputs = []
+    form = DetailsForm(place.posted, inputs)
+    if form.is_valid():
+        item = build_item(choice, form.values, place.offer) if inputs else {}
+        consent = item.get("consent")
+        attested = ConsentInput.model_validate(consent) if consent else None
+        try:
+            return _resume(place, found, attested)
+        except InvalidRequest as e:
+            form.add_faults(e.faults)
+    return place.render("monitoring/resume", {"form": form, "rule": found})
+
+
+def _item(rule: Rule) -> Item:
+    return {"subject": rule.subject, "checksRequested": rule.check_names}
+
+
+def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpResponse:
+    with (
+        place.refusing(REFUSALS, "monitoring-rule", rule=rule.pk),
+        transaction.atomic(),
+    ):
+        found = resume_for_client(place.client, rule.pk, consent, catalogue())
+        place.record("rule.resumed", found)
+    return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule.pk)
