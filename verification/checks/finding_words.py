@@ -79,7 +79,7 @@ LABELS = {
     "openedOn": _("Opened on"),
     "originalAmount": _("Amount at first"),
     "balance": _("Balance"),
-    "overdue": _("Overdue"),
+    "overdue": _("Amount overdue"),
     "daysInArrears": _("Days in arrears"),
     "lastPaidOn": _("Last paid on"),
     "street": _("Street"),
