@@ -88,6 +88,12 @@ def test_developer_reads_every_message(page, service, ask, look, development):
 
     expect(page.get_by_role("link", name=link).first).to_be_visible()
     look("dev-mail")
+    page.get_by_role("link", name="Show the e-mail as HTML").first.click()
+    button = page.get_by_role("link", name="Read and decide")
+    expect(button).to_have_attribute("href", link)
+    button.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Confirm that it is you")
+    page.goto(f"{service.url}/dev/mail")
     page.get_by_role("link", name=link).first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Confirm that it is you")
 

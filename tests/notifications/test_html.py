@@ -84,22 +84,16 @@ def test_html_has_one_button(kind: Kind, language: str):
 
     wanted = [] if kind in WITHOUT_BUTTON else [button_of(kind)]
     assert reader.buttons == wanted
-    # The words of a link say what it does; only its own address stands for it else.
     assert all(words for _, words in reader.links)
 
 
 def button_of(kind: Kind) -> str:
-    docs = {Kind.WEBHOOK_FAILING, Kind.WEBHOOK_DISABLED}
     context = CONTEXTS[kind]
     if kind == Kind.MEMBER_NEWS:
         return context["line"]["url"]
-    names = ["docs"] if kind in docs else ["link", "url"]
-    if kind.startswith("CORRECTION_") and kind in {
-        Kind.CORRECTION_OPENED,
-        Kind.CORRECTION_RERUN,
-    }:
-        names = ["url"]
-    return next(context[name] for name in names if name in context)
+    if kind in {Kind.WEBHOOK_FAILING, Kind.WEBHOOK_DISABLED}:
+        return context["docs"]
+    return context.get("link") or context["url"]
 
 
 def test_email_in_both_languages_has_a_button_in_each():
@@ -142,8 +136,6 @@ def test_html_holds_hostile_names(kind: Kind, name: str):
     assert len(letter.html.encode()) < 30_000
     assert not reader.tags & {"script", "img", "link", "form", "iframe"}
     assert "\u202e" not in letter.html
-    # No mail program or server breaks a line that is shorter.
-    assert max(len(line.encode()) for line in letter.html.splitlines()) < 6000
     for words in (letter.subject, letter.text):
         assert not set(words) & set("\u2063\u2068\u2069")
 
