@@ -28,6 +28,7 @@ from verification.console.words import WORDS, Topic
 from verification.console.workspace import CLOSED_REASON
 from verification.decisions.case_list import Standing
 from verification.decisions.models import DecisionStatus
+from verification.golive.models import Status as GoLive
 from verification.notifications.models import Channel, NotificationError
 from verification.payments.models import PaymentStatus
 from verification.privacy.models import CorrectionStatus
@@ -63,6 +64,7 @@ CODES = {
     Topic.PAYER: PaymentMode,
     Topic.PAYMENT: PaymentStatus,
     Topic.CORRECTION: CorrectionStatus,
+    Topic.GO_LIVE: ["", *GoLive],
     Topic.CHANNEL: Channel,
     Topic.FAILURE: NotificationError,
     Topic.CADENCE: Cadence,
@@ -555,7 +557,7 @@ def test_closed_workspace_stops_and_keeps_its_data(owner, api):
 def test_empty_list_tells_nothing_yet_from_nothing_found(owner):
     for name, words in {
         "reports": "No report has been ordered yet.",
-        "queue": "No report waits for a decision.",
+        "queue": "No report needs a decision.",
         "reports-batches": "No file has been ordered yet.",
         "monitoring": "There is no rule yet.",
         "monitoring-alerts": "There is no alert yet.",

@@ -17,6 +17,7 @@ from verification.decisions.models import AdverseNotice
 from verification.privacy.models import Erasure
 from verification.references.models import Reference
 from verification.reports.models import Report
+from verification.reports.numbers import papers_of
 
 pytestmark = pytest.mark.django_db
 
@@ -88,6 +89,38 @@ def test_number_with_another_letter_finds_nothing(api: Api):
 
     assert found(api, f"P{number[1:]}") == set()
     assert found(api, number[2:]) == set()
+
+
+def test_papers_of_a_report_are_its_receipts(api: Api):
+    checkout = create_paid_checkout(api)
+    report = Report.objects.get(pk=api.create({**person(), "consent": HOSTED})["id"])
+    record = ConsentRecord.objects.create(
+        report=report,
+        consent_id=report.consent.pk,
+        decision="GRANTED",
+        generation=1,
+        digest=b"",
+    )
+
+    for paid_for, letter, row in (
+        (checkout.report, "P", checkout),
+        (report, "C", record),
+    ):
+        (paper,) = papers_of(paid_for)
+        assert (paper.letter, paper.number) == (letter, row.number)
+
+
+def test_papers_of_a_referee_are_there_once_they_have_answered(api: Api):
+    made = api.create({**person(), "checksRequested": ["IDENTITY"]})["id"]
+    Report.objects.update(checks_requested=["EMPLOYER_VERIFICATION"])
+    report = Report.objects.get(pk=made)
+    reference = Reference.objects.create(
+        report=report, result_id=made, attempt=1, token_digest=b"", expires_at=now()
+    )
+
+    assert papers_of(report) == []
+    Reference.objects.update(status="SUBMITTED", submitted_at=now())
+    assert [paper.number for paper in papers_of(report)] == [reference.number]
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,22 @@ id of its row, and the first letter says what the paper is.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import F, Func, Model, UUIDField
 from django.db.models.expressions import Combinable
 
-from verification.consents.models import ConsentRecord
+from verification.consents.models import Consent, ConsentRecord
 from verification.db.ids import filter_by_number
 from verification.decisions.models import AdverseNotice
 from verification.payments.models import Checkout
 from verification.privacy.models import Erasure, SubjectRequest
+from verification.providers.registry import REFEREE_CHECK
 from verification.references.models import Reference
-from verification.reports.models import Report
+from verification.reports.models import PaymentMode, Report
 
 
 class _Each(Func):
@@ -41,6 +45,38 @@ PAPERS: list[tuple[str, type[Model], Combinable]] = [
     ("D", SubjectRequest, _Each("erasure__report_ids")),
     ("E", Erasure, _Each("report_ids")),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper about a report that somebody may read a number from."""
+
+    letter: str
+    number: str
+    at: datetime
+
+
+def papers_of(report: Report) -> list[Paper]:
+    """Return the receipts of the subject, the payer and the referees, oldest first."""
+    found: list[Any] = []
+    consent = getattr(report, "consent", None)
+    if consent and consent.mode == Consent.Mode.SERVICE_HOSTED:
+        found += report.consent_records.defer("evidence")
+    if report.payment_mode != PaymentMode.SELF:
+        found += report.checkouts.filter(paid_at__isnull=False)
+    if REFEREE_CHECK in report.checks_requested:
+        answered = report.references.exclude(submitted_at=None, declined_at=None)
+        found += answered.defer("answers", "evidence")
+    papers = [Paper(row.number[0], row.number, _time_of(row)) for row in found]
+    return sorted(papers, key=lambda paper: paper.at)
+
+
+def _time_of(row: ConsentRecord | Checkout | Reference) -> datetime:
+    if isinstance(row, Checkout):
+        return row.paid_at or row.created_at
+    if isinstance(row, Reference):
+        return row.submitted_at or row.declined_at or row.created_at
+    return row.created_at
 
 
 def find_reports_by_number(typed: str) -> list[UUID]:

@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 
 from monitoring.models import Rule
 from verification.console.words import MARKS, WORDS, Topic
+from verification.db.ids import number_of_id
 from verification.reports.models import Report, RiskLevel, SubjectType
 from verification.values.clock import now
 from verification.values.formats import one_line
@@ -158,6 +159,12 @@ def qr(text: str) -> SafeString:
 @register.filter
 def money(amount: Any) -> str:
     return f"{amount:,.2f}"
+
+
+@register.filter
+def number(row_id: UUID, letter: str) -> str:
+    """Return the number that papers have: `{{ entry.checkout_id|number:"P" }}`."""
+    return number_of_id(letter, row_id)
 
 
 @register.filter
