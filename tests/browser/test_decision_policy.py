@@ -42,9 +42,9 @@ def test_owner_switches_a_policy_on(page, look, own_client, service):
     page.keyboard.press("Space")
     page.get_by_role("button", name="Save").focus()
     page.keyboard.press("Enter")
-    sentence = "If the score of the report is at least 70, decline"
+    sentence = "If the score of the report is at least 70"
     expect(page.get_by_text(sentence)).to_be_visible()
-    expect(page.get_by_role("heading", name="What would change")).to_be_visible()
+    expect(page.get_by_role("heading", name="Dry run")).to_be_visible()
     look("console-policy-draft")
     page.get_by_label("It decides").focus()
     page.keyboard.press("Space")
@@ -65,6 +65,8 @@ def test_owner_switches_a_policy_on(page, look, own_client, service):
     look("sw-console-policy-on")
 
     page.goto(f"{console}/policy/?lang=en")
-    page.get_by_role("button", name="Switch it off").click()
+    page.get_by_role("link", name="Switch off").click()
+    look("console-policy-switch-off")
+    page.get_by_role("button", name="Switch the policy off").click()
     expect(page.get_by_text("The policy is switched off.")).to_be_visible()
     look("console-policy-off")

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from tests.world.clients import Api, erase
+from tests.world.clients import Api, company, erase, person
 from tests.world.console import ConsoleVisitor
 from tests.world.decisions import (
+    ADVERSE,
     DECLINE,
     create_ready_report,
     decide,
@@ -19,6 +20,8 @@ from verification.decisions.models import Decision, ReasonCode, SecondMemberRule
 from workspaces.models import Member, Role
 
 ASKED = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
+# The findings about ADVERSE speak for these.
+SUGGESTED = ["CREDIT_SCORE_TOO_LOW", "IDENTITY_MISMATCH", "TAX_PIN_MISMATCH"]
 FIELDS = {**ASKED, "confirmed": "on"}
 # The reports have no address.
 UNREACHED = (
@@ -87,6 +90,75 @@ def test_decline_asks_first_and_says_what_follows(
     made = Decision.objects.get()
     assert (made.status, made.codes) == ("DECLINED", ["OWN_CRITERIA"])
     assert (made.note, made.not_on_bureau or "") == ("In arrears", not_on_bureau)
+
+
+def boxes(html: str) -> dict[str, str]:
+    """Return the words beside the reasons, by their codes, in the page's order."""
+    labels = re.findall(
+        r'name="codes" value="(\w+)".*?<span>(.*?)</span></label>', html
+    )
+    return {code: re.sub(r"<[^>]*>", " ", words) for code, words in labels}
+
+
+def test_reasons_that_the_findings_suggest_come_first(owner, api: Api):
+    report = create_ready_report(api, ADVERSE)
+
+    html = owner.page("reports-detail", report=report)
+
+    before = html.partition("more reasons")[0]
+    assert list(boxes(before)) == SUGGESTED
+    assert (
+        "contradicts the result of National identity"
+        in (boxes(html)["IDENTITY_NOT_FOUND"])
+    )
+
+
+def test_reasons_fit_person_or_company(owner, api: Api, report):
+    other = api.create(company())["id"]
+    api.work()
+
+    of_person = boxes(owner.page("reports-detail", report=report))
+    of_company = boxes(owner.page("reports-detail", report=other))
+
+    assert {"IDENTITY_MISMATCH", "EMPLOYER_NOT_CONFIRMED"} <= set(of_person)
+    assert not {"COMPANY_NOT_ACTIVE", "COMPANY_DETAILS_MISMATCH"} & set(of_person)
+    assert {"COMPANY_NOT_ACTIVE", "OWN_CRITERIA"} <= set(of_company)
+    assert not {"IDENTITY_MISMATCH", "EMPLOYER_NOT_CONFIRMED"} & set(of_company)
+
+
+def test_decline_without_a_reason_asks_with_those_that_the_findings_suggest(
+    owner, api: Api
+):
+    report = create_ready_report(api, ADVERSE)
+    fields = {"status": "DECLINED"}
+
+    html = owner.post("reports-decide", fields, report=report).content.decode()
+
+    assert re.findall(r'name="codes" value="(\w+)" checked', html) == SUGGESTED
+    unticked = {**fields, "confirmed": "on"}
+    html = owner.post("reports-decide", unticked, report=report).content.decode()
+    assert "Choose at least one reason for a decline" in html
+    assert not Decision.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        (
+            {"email": "wanjiku@example.com", "phone": "+254712345678"},
+            "by e-mail and by SMS.",
+        ),
+        ({"email": "wanjiku@example.com"}, "their rights, by e-mail."),
+        ({}, "so you hand the notice over"),
+    ],
+)
+def test_decline_says_by_which_channels_the_notice_goes(owner, api: Api, address, says):
+    report = api.create(person(**address))["id"]
+    api.work()
+
+    html = owner.post("reports-decide", ASKED, report=report).content.decode()
+
+    assert says in " ".join(html.split())
 
 
 def test_reason_that_contradicts_a_result_is_refused(owner, report):

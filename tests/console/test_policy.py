@@ -28,8 +28,8 @@ from tests.world.policies import (
     switch_on,
 )
 from verification.backoffice.models import AuditEvent
-from verification.checks.models import CheckDefinition
-from verification.console.policy import sentence_of
+from verification.checks.models import CheckDefinition, CheckPackage
+from verification.console.policy_words import Names, sentence_of
 from verification.decisions.models import PolicyVersion
 from verification.decisions.policies import digest_of
 from verification.decisions.rules import read_rules
@@ -56,9 +56,11 @@ def add(visitor: ConsoleVisitor, draft: PolicyVersion, **fields: Any) -> Any:
 
 def sentences(visitor: ConsoleVisitor, draft: PolicyVersion) -> list[str]:
     html = visitor.page("policy-version", version=draft.pk)
-    return re.findall(
-        r"If .*?[.](?=\s*<)", html.replace("<bdi>", "").replace("</bdi>", "")
-    )
+    found = re.findall(r'<p>(If .*?)</p>\s*<p class="row">(.*?)</p>', html, re.DOTALL)
+    return [
+        " ".join(re.sub(r"<[^>]*>", "", f"{when} {then}").split())
+        for when, then in found
+    ]
 
 
 def test_owner_writes_the_first_rules_and_switches_them_on(owner):
@@ -68,7 +70,8 @@ def test_owner_writes_the_first_rules_and_switches_them_on(owner):
 
     assert add(owner, draft).status_code == 303
     assert sentences(owner, draft) == [
-        "If the credit score of CRB score is below 400, decline: CREDIT_SCORE_TOO_LOW."
+        "If the credit score of CRB score is below 400 then Declined "
+        "Credit score below the required one"
     ]
     draft.refresh_from_db()
     form = {"mode": "DECIDE", "seen": digest_of(draft)}
@@ -96,24 +99,24 @@ def test_owner_writes_the_first_rules_and_switches_them_on(owner):
                 condition("package", "IS_NOT", "loan"),
                 condition("flag", "IS", "DECEASED", "IDENTITY"),
             ),
-            "If the package is not loan and National identity has the flag DECEASED, "
-            "a person reviews it.",
+            "If the package is not Loan applicant and National identity has the flag "
+            "“The source records the holder as deceased”, a person reviews the report.",
         ),
         (
             rule("REVIEW", condition("state", "IS", "FAILED", "KRA_PIN")),
-            "If KRA PIN failed, a person reviews it.",
+            "If KRA PIN failed, a person reviews the report.",
         ),
         (
             rule("REVIEW", condition("level", "IS", "HIGH", "KRA_PIN")),
-            "If the level of KRA PIN is HIGH, a person reviews it.",
+            "If the level of KRA PIN is High, a person reviews the report.",
         ),
     ],
 )
 def test_rule_is_one_sentence(made, sentence):
     (read,) = read_rules([made])
-    names = {"KRA_PIN": "KRA PIN", "IDENTITY": "National identity"}
+    checks = {"KRA_PIN": "KRA PIN", "IDENTITY": "National identity"}
 
-    assert sentence_of(read, names) == sentence
+    assert sentence_of(read, Names(checks, {"loan": "Loan applicant"})) == sentence
 
 
 @pytest.mark.parametrize(
@@ -127,14 +130,14 @@ def test_rule_is_one_sentence(made, sentence):
         ({"fact_1": "level", "comparison_1": "BELOW"}, "Choose “is” or “is not”"),
         (
             {"fact_1": "level", "comparison_1": "IS", "value_1": "AWFUL"},
-            "Enter one of these: LOW, MEDIUM, HIGH",
+            "Choose a value",
         ),
         (
             {"fact_1": "package", "comparison_1": "IS", "value_1": "loan"},
-            "There is none that could be named here",
+            "There is none to choose from",
         ),
         ({"fact_1": "", "value_1": ""}, "Choose at least one condition"),
-        ({"fact_1": ""}, "Choose what the condition is about"),
+        ({"fact_1": "NO_SUCH.score"}, "Select a valid choice"),
         ({"codes": []}, "Choose at least one reason for a decline"),
         ({"codes": ["NO_SUCH"]}, "Choose reasons that are offered here"),
         ({"then": ""}, "This is needed"),
@@ -153,9 +156,9 @@ def test_five_conditions_are_kept_and_shown_again(owner, api: Api, draft):
     create_package(workspace=api.workspace)
     facts = {
         "1": ("score", "BELOW", "50"),
-        "2": ("package", "IS", "LOAN"),
-        "3": ("flag", "IS_NOT", "deceased"),
-        "4": ("IDENTITY.state", "IS", "completed"),
+        "2": ("package", "IS", "loan"),
+        "3": ("flag", "IS_NOT", "DECEASED"),
+        "4": ("IDENTITY.state", "IS", "COMPLETED"),
         "5": ("CRB_SCORE.creditScore", "AT_LEAST", "1,000.5"),
     }
     fields = {
@@ -165,10 +168,12 @@ def test_five_conditions_are_kept_and_shown_again(owner, api: Api, draft):
     }
     add(owner, draft, **fields)
 
+    package = CheckPackage.objects.get(name="loan").display_name
     assert sentences(owner, draft)[-1] == (
-        "If the score of the report is below 50 and the package is loan and no check "
-        "has the flag DECEASED and National identity was completed and the credit "
-        "score of CRB score is at least 1000.5, decline: CREDIT_SCORE_TOO_LOW."
+        f"If the score of the report is below 50 and the package is {package} and no "
+        "check has the flag The source records the holder as deceased and National "
+        "identity was completed and the credit score of CRB score is at least 1000.5 "
+        "then Declined Credit score below the required one"
     )
     html = owner.page("policy-rule", version=draft.pk, number=3)
     assert "<details open>" in html
@@ -208,16 +213,59 @@ def test_draft_shows_what_would_change(owner, api: Api):
 
     html = owner.page("policy-version", version=draft.pk)
 
-    assert "the last 3 reports" in html
-    table = html.partition("What would change")[2].partition("</table>")[0]
+    assert "Dry run: 1 of the last 3 reports would end differently" in html
+    assert re.findall(r"matched \d of 3 reports", html) == [
+        "matched 2 of 3 reports",
+        "matched 1 of 3 reports",
+    ]
+    table = html.partition("Decided so far")[2].partition("</table>")[0]
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table)
     assert {name: re.findall(r"(\d+)</td>", cells) for name, cells in rows} == {
-        "Was approved": ["1", "0", "0"],
-        "Was declined": ["1", "0", "0"],
-        "Nobody has decided": ["0", "1", "0"],
+        "Approved": ["1", "0", "0"],
+        "Declined": ["1", "0", "0"],
+        "Nobody decided": ["0", "1", "0"],
     }
-    differing = html.partition("Decided otherwise</h3>")[2]
+    assert re.findall(r'class="number other">(\d+)', table) == ["1"]
+    differing = html.partition("Reports that would end differently")[2]
     assert re.findall(r"reports/([0-9a-f-]+)", differing) == [declined]
+
+
+@pytest.mark.parametrize(
+    ("fact", "comparisons", "values"),
+    [
+        ("score", ["is at least", "is below"], None),
+        ("level", ["is", "is not"], ["Choose", "Low", "Medium", "High"]),
+        (
+            "BUSINESS_VERIFICATION.flag",
+            ["is", "is not"],
+            [
+                "Choose",
+                "The business register does not list it as active",
+                "The business register has no such number",
+                "The source gives no name that could be compared",
+                "The source has another name for the number",
+            ],
+        ),
+        (
+            "IDENTITY.state",
+            ["is", "is not"],
+            ["Choose", "completed", "failed", "not part of the report"],
+        ),
+    ],
+)
+def test_condition_offers_what_fits(owner, draft, fact, comparisons, values):
+    sent = {"fact_1": fact, "step": "update", "then": "DECLINED"}
+    html = owner.post("policy-rule-add", sent, version=draft.pk).content.decode()
+
+    def offered(name: str) -> list[str] | None:
+        found = re.search(f'<select name="{name}".*?</select>', html, re.DOTALL)
+        return re.findall(r">([^<]+)</option>", found[0]) if found else None
+
+    assert "<title>Error:" not in html
+    assert offered("comparison_1") == comparisons
+    assert offered("value_1") == values
+    assert re.search(r'value="DECLINED"[^>]* checked', html)
+    assert 'name="comparison_2"' not in html
 
 
 def test_broken_draft_says_what_is_gone_and_cannot_be_switched_on(owner, draft):
@@ -225,7 +273,7 @@ def test_broken_draft_says_what_is_gone_and_cannot_be_switched_on(owner, draft):
     CheckDefinition.objects.filter(name="CRB_SCORE").update(active=False)
 
     html = owner.page("policy-version", version=draft.pk)
-    assert "Rule 3: the check CRB_SCORE is not offered." in html
+    assert "Rule 3: the check CRB score is not offered." in html
     assert "Switch version 1 on" not in html
     draft.refresh_from_db()
     form = {"mode": "DECIDE", "seen": digest_of(draft)}
@@ -258,7 +306,10 @@ def test_page_of_a_report_says_why_the_policy_decided(owner, api: Api):
 
     assert "Version 1 of the policy" in html
     assert "No person has looked at it." in html
-    assert "If the score of the report is at least 70, decline: ADVERSE_CREDIT." in html
+    assert (
+        "If the score of the report is at least 70, decline: Adverse information at a "
+        "credit bureau."
+    ) in html
 
 
 def test_member_confirms_what_a_policy_proposes(owner, api: Api):
@@ -281,6 +332,17 @@ def test_policy_is_switched_off_once(owner, api: Api):
         ["The policy is switched off."],
         ["Nothing was done: the version is not active any more."],
     ]
+
+
+def test_switching_off_asks_first(owner, api: Api):
+    version = switch_on(api, APPROVE_LOW)
+    assert owner.url("policy-off", version=version.pk) in owner.page("policy")
+
+    html = owner.page("policy-off", version=version.pk)
+
+    assert "Switch the policy off?" in html
+    version.refresh_from_db()
+    assert version.state == "ACTIVE"
 
 
 def test_draft_is_deleted_and_another_made_of_a_former_version(owner, api: Api, draft):
@@ -318,4 +380,5 @@ def test_version_that_is_switched_on_cannot_be_edited(owner, api: Api):
 def test_sentences_are_kiswahili(owner, draft):
     html = owner.page("policy-version", query={"lang": "sw"}, version=draft.pk)
 
-    assert "Ikiwa alama ya ripoti ni chini ya 30, kubali." in html
+    assert "Ikiwa alama ya ripoti ni chini ya <q>30</q>" in html
+    assert "Imekubaliwa" in html

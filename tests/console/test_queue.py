@@ -63,7 +63,7 @@ def test_queue_marks_what_is_due_within_hours(owner, api: Api):
     ("query", "tab"),
     [
         ({}, "All"),
-        ({"overdue": "on"}, "Overdue"),
+        ({"overdue": "on"}, "Late"),
         ({"holder": "mine"}, "Mine"),
         ({"holder": "nobody"}, "Not taken"),
         ({"wait": "second"}, "Second member"),

@@ -48,7 +48,7 @@ from verification.consents.links import expire_consents
 from verification.consents.models import Consent
 from verification.consents.subject_decisions import Evidence
 from verification.consents.subject_decisions import decline as decline_of_subject
-from verification.console.policy import why_of
+from verification.console.policy_words import why_of
 from verification.decisions import policies
 from verification.decisions.cases import open_cases
 from verification.decisions.models import Case, Decision, PolicyVersion, ReasonCode
@@ -217,7 +217,7 @@ def test_rule_whose_reason_contradicts_the_findings_leaves_it_to_a_person(api: A
     made = Decision.objects.get()
     assert made.policy["contradicted"] == ["IDENTITY_NOT_FOUND"]
     (why,) = why_of(made)
-    assert "contradict IDENTITY_NOT_FOUND" in why
+    assert "contradict “ID number not in the register of persons”" in why
 
 
 def test_proposal_waits_for_one_member(api: Api, officer: Officer):

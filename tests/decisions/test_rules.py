@@ -9,14 +9,16 @@ from tests.world.policies import condition, rule
 from verification.checks.catalogue import CATALOGUE
 from verification.decisions.reason_codes import FIRST_CODES
 from verification.decisions.rules import (
-    CLAIMS,
+    HINTS,
     NUMBERS,
     CheckFacts,
     Facts,
     Outcome,
     contradictions,
     evaluate,
+    is_about,
     read_rules,
+    suggestions,
     write_rules,
 )
 
@@ -65,9 +67,56 @@ def test_findings_contradict_reasons(code, checks, expected):
     assert contradictions([code], facts(**checks)).get(code) == expected
 
 
+def flagged(*flags: str) -> CheckFacts:
+    return CheckFacts("COMPLETED", 60, frozenset(flags))
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        ({"IDENTITY": LOW}, []),
+        ({"IDENTITY": flagged("NAME_MISMATCH")}, ["IDENTITY_MISMATCH"]),
+        # The narrower reason says more.
+        ({"IDENTITY": flagged("ID_NOT_FOUND")}, ["IDENTITY_NOT_FOUND"]),
+        ({"CRB_FULL": flagged("LOW_CREDIT_SCORE")}, ["CREDIT_SCORE_TOO_LOW"]),
+        ({"CRB_FULL": flagged("FRAUD_ALERT")}, ["ADVERSE_CREDIT"]),
+        ({"KRA_PIN": flagged("NAME_MISMATCH")}, ["TAX_PIN_MISMATCH"]),
+        ({"IDENTITY": LOW, "KRA_PIN": FAILED}, ["INSUFFICIENT_INFORMATION"]),
+    ],
+)
+def test_findings_suggest_reasons(checks, expected):
+    assert suggestions(sorted(FIRST_CODES), facts(**checks)) == expected
+
+
+@pytest.mark.parametrize("check", CATALOGUE, ids=lambda check: check.name)
+def test_no_suggested_reason_is_contradicted(check):
+    for flag in check.flag_codes:
+        found = facts(**{check.name: flagged(flag)})
+        codes = suggestions(sorted(FIRST_CODES), found)
+        assert contradictions(codes, found) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "subjects"),
+    [
+        ("IDENTITY_NOT_FOUND", ["INDIVIDUAL"]),
+        ("COMPANY_NOT_ACTIVE", ["COMPANY"]),
+        ("TAX_PIN_MISMATCH", ["INDIVIDUAL", "COMPANY"]),
+        ("OWN_CRITERIA", ["INDIVIDUAL", "COMPANY"]),
+        ("A_CODE_OF_THE_WORKSPACE", ["INDIVIDUAL", "COMPANY"]),
+    ],
+)
+def test_reason_is_about_subjects_of_its_checks(code, subjects):
+    checked = {entry.name: entry.subject_types for entry in CATALOGUE}
+
+    found = [one for one in ("INDIVIDUAL", "COMPANY") if is_about(code, one, checked)]
+
+    assert found == subjects
+
+
 def test_claims_of_reasons_are_those_of_the_catalogue():
     flags = {entry.name: set(entry.flag_codes) for entry in CATALOGUE}
-    for code, (checks, supporting) in CLAIMS.items():
+    for code, (checks, supporting) in HINTS.items():
         assert code in FIRST_CODES
         assert supporting == {one for c in checks for one in flags[c] & supporting}
 

@@ -284,6 +284,11 @@ def flag_text(flag: dict[str, Any], *, to_subject: bool = False) -> str:
     return str(words[code]) if code in words else _quoted(message)
 
 
+def flag_name(code: str) -> str:
+    """Return a flag as the entry of a list; an unknown code stays."""
+    return str(FLAGS.get(code, code)).rstrip(".")
+
+
 def _quoted(text: str) -> str:
     return str(_("The source says: “%(text)s”")) % {"text": text}
 

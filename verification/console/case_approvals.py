@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
 
-from verification.console.base import Place, member_required
+from verification.console.base import Place, post_required
 from verification.console.case_pages import QueueForm, package_names, queue_form
 from verification.decisions.case_list import QueueFilters, list_case_ids
 from verification.decisions.clear_cases import (
@@ -36,20 +36,19 @@ WHY_LEFT_OUT: dict[Unclear, Any] = {
 }
 
 
-@member_required(Permission.DECIDE_REPORTS)
+@post_required(Permission.DECIDE_REPORTS)
 def approve(place: Place) -> HttpResponse:
     """Show which of the chosen cases are clear; a POST with `confirmed` approves them.
 
     `all` stands for all cases that the filters show.
     """
-    if place.posted is None:
-        return place.to("queue")
-    form = queue_form(place.posted, package_names(place))
-    chosen = [read_id(one) for one in place.posted.getlist("report")[:MAX_EXAMINED]]
+    posted = place.request.POST
+    form = queue_form(posted, package_names(place))
+    chosen = [read_id(one) for one in posted.getlist("report")[:MAX_EXAMINED]]
     ids = [one for one in chosen if one]
-    if "confirmed" in place.posted:
+    if "confirmed" in posted:
         return _approve(place, form, ids)
-    if "all" in place.posted:
+    if "all" in posted:
         filters = QueueFilters(**form.chosen)
         ids = list_case_ids(place.member, place.environment, filters, MAX_EXAMINED)
     if not ids:

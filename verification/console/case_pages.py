@@ -76,7 +76,7 @@ class QueueForm(FilterForm):
             (Holder.NOBODY, _("Nobody")),
         ],
     )
-    overdue = forms.BooleanField(label=_("Overdue"), required=False)
+    overdue = forms.BooleanField(label=_("Late"), required=False)
 
     @property
     def tab(self) -> str:

@@ -25,7 +25,7 @@ from verification.console.fields import (
     reasons_field,
     text_field,
 )
-from verification.console.policy import why_of
+from verification.console.policy_words import why_of
 from verification.console.words import WORDS, Topic
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes

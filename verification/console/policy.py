@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from django import forms
 from django.contrib.auth.models import User
 from django.http import HttpResponse
-from django.utils.text import format_lazy
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
-from verification.checks.models import CheckDefinition
 from verification.console.base import (
     PAGE_SIZE,
     Place,
     Refusals,
-    Text,
     member_required,
     post_required,
 )
-from verification.console.fields import (
-    REQUIRED_ERROR,
-    Choices,
-    ChoicesForm,
-    check_reasons,
-    decision_field,
-    reasons_field,
-)
+from verification.console.fields import REQUIRED_ERROR
+from verification.console.policy_form import PolicyRuleForm, given_of
+from verification.console.policy_words import Names, fault_texts, marked_conditions
+from verification.console.words import WORDS, Topic
 from verification.db.base import ResultPage
-from verification.db.ids import number_of_id
 from verification.decisions import policies
 from verification.decisions.models import (
-    Decision,
     DecisionStatus,
     PolicyMode,
     PolicyState,
     PolicyVersion,
 )
 from verification.decisions.policies import (
+    DryRun,
     PolicyRefused,
     SeenDraft,
     digest_of,
@@ -49,236 +40,10 @@ from verification.decisions.policies import (
     versions_of,
 )
 from verification.decisions.reason_codes import codes_of
-from verification.decisions.rules import (
-    MAX_CONDITIONS,
-    MAX_NUMBER,
-    MAX_RULES,
-    NUMBERS,
-    CheckState,
-    Comparison,
-    Condition,
-    Fact,
-    Gone,
-    Known,
-    Rule,
-    RuleFault,
-    Rules,
-    find_faults,
-    read_rules,
-    words_for,
-)
+from verification.decisions.rules import MAX_RULES, Rule, Rules, find_faults, read_rules
+from verification.reports.models import Report
 from verification.web.pages import read_id
 from workspaces.members import Permission
-
-REPORT_FACTS = {
-    Fact.SCORE: _("The report: score"),
-    Fact.LEVEL: _("The report: level"),
-    Fact.FLAG: _("The report: flag of any check"),
-    Fact.PACKAGE: _("The report: package"),
-}
-CHECK_FACTS = {
-    Fact.SCORE: _("score"),
-    Fact.LEVEL: _("level"),
-    Fact.FLAG: _("flag"),
-    Fact.STATE: _("state"),
-}
-NUMBER_NAMES = {
-    "creditScore": _("credit score"),
-    "probabilityOfDefault": _("probability of default"),
-    "openAccounts": _("number of open accounts"),
-    "nonPerformingAccounts": _("number of non-performing accounts"),
-    "totalBalance": _("total balance"),
-    "totalOverdue": _("total overdue"),
-    "worstDaysInArrears": _("longest arrears in days"),
-    "enquiriesLast12Months": _("number of enquiries in 12 months"),
-    "bouncedChequesLast12Months": _("number of bounced cheques in 12 months"),
-}
-COMPARISONS = {
-    Comparison.AT_LEAST: _("is at least"),
-    Comparison.BELOW: _("is below"),
-    Comparison.IS: _("is"),
-    Comparison.IS_NOT: _("is not"),
-}
-NUMERIC = {Comparison.AT_LEAST, Comparison.BELOW}
-CONDITION_FIELDS = ("fact", "comparison", "value")
-CONDITION_NUMBERS = range(1, MAX_CONDITIONS + 1)
-NO_FACT = [("", _("Choose"))]
-# As many conditions of a rule are shown at once; more can be opened.
-SHOWN_CONDITIONS = 2
-
-
-class PolicyRuleForm(ChoicesForm):
-    """A rule of a policy: conditions that all have to hold, and what follows."""
-
-    then = decision_field(_("Then"), _("A person reviews the report"))
-    codes = reasons_field()
-    seen = forms.CharField(required=False, widget=forms.HiddenInput)
-
-    def __init__(
-        self,
-        typed: Any,
-        *,
-        known: Known,
-        choices: Mapping[str, Choices],
-        rule: Rule | None = None,
-        seen: str = "",
-    ) -> None:
-        self.known = known
-        super().__init__(typed, choices=choices, initial={"seen": seen})
-        about = [*NO_FACT, *_fact_choices(known)]
-        for n in CONDITION_NUMBERS:
-            self._add_condition(n, about)
-        if rule:
-            self._show(rule)
-        names = [f"{name}_{n}" for n in CONDITION_NUMBERS for name in CONDITION_FIELDS]
-        self.order_fields([*names, "then", "codes", "seen"])
-
-    @property
-    def rows(self) -> list[tuple[int, list[Any]]]:
-        """The fields of each condition with its number."""
-        return [
-            (n, [self[f"{name}_{n}"] for name in CONDITION_FIELDS])
-            for n in CONDITION_NUMBERS
-        ]
-
-    @property
-    def first_rows(self) -> list[tuple[int, list[Any]]]:
-        return self.rows[:SHOWN_CONDITIONS]
-
-    @property
-    def further_rows(self) -> list[tuple[int, list[Any]]]:
-        return self.rows[SHOWN_CONDITIONS:]
-
-    @property
-    def has_further(self) -> bool:
-        return any(f.value() or f.errors for _, row in self.further_rows for f in row)
-
-    @property
-    def words(self) -> list[str]:
-        """The words that conditions can name, for the browser to offer."""
-        found = {*words_for(None, Fact.LEVEL, self.known)}
-        found |= {*words_for(None, Fact.FLAG, self.known)}
-        found |= {*self.known.packages, *CheckState}
-        return sorted(found)
-
-    def clean(self) -> dict[str, Any]:
-        typed: dict[str, Any] = super().clean() or {}
-        when = [self._read_condition(n, typed) for n in CONDITION_NUMBERS]
-        typed["when"] = [one for one in when if one]
-        if not typed["when"] and not self.errors:
-            self.add_error("fact_1", _("Choose at least one condition"))
-        check_reasons(self, typed.get("then"))
-        return typed
-
-    @property
-    def rule(self) -> Rule:
-        typed = self.cleaned_data
-        return Rule(when=typed["when"], then=typed["then"], codes=typed["codes"])
-
-    def _add_condition(self, n: int, about: Any) -> None:
-        self.fields[f"fact_{n}"] = forms.ChoiceField(
-            label=format_lazy(_("Condition {n}: what"), n=n),
-            choices=about,
-            required=False,
-        )
-        self.fields[f"comparison_{n}"] = forms.ChoiceField(
-            label=format_lazy(_("Condition {n}: comparison"), n=n),
-            choices=COMPARISONS.items(),
-            required=False,
-        )
-        self.fields[f"value_{n}"] = forms.CharField(
-            label=format_lazy(_("Condition {n}: value"), n=n),
-            max_length=40,
-            required=False,
-            widget=forms.TextInput(attrs={"list": "words", "autocomplete": "off"}),
-        )
-
-    def _show(self, rule: Rule) -> None:
-        for n, one in enumerate(rule.when, 1):
-            self.initial[f"fact_{n}"] = fact_key(one.check, one.fact)
-            self.initial[f"comparison_{n}"] = one.comparison
-            self.initial[f"value_{n}"] = value_text(one.value)
-        self.initial["then"], self.initial["codes"] = rule.then, list(rule.codes)
-
-    def _read_condition(self, n: int, typed: dict[str, Any]) -> Condition | None:
-        about, value = typed.get(f"fact_{n}"), typed.get(f"value_{n}", "").strip()
-        if not about:
-            if value:
-                self.add_error(f"fact_{n}", _("Choose what the condition is about"))
-            return None
-        check, _separator, fact = about.rpartition(".")
-        is_number = fact == Fact.SCORE or fact in NUMBERS
-        comparison = Comparison(typed.get(f"comparison_{n}") or Comparison.IS)
-        if (comparison in NUMERIC) != is_number:
-            choose = _("Choose “is” or “is not”")
-            if is_number:
-                choose = _("Choose “is at least” or “is below”")
-            self.add_error(f"comparison_{n}", choose)
-            return None
-        read = self._read_number if is_number else self._read_word
-        found = read(n, check or None, fact, value)
-        if found is None:
-            return None
-        return Condition(
-            check=check or None, fact=fact, comparison=comparison, value=found
-        )
-
-    def _read_number(
-        self, n: int, check: str | None, fact: str, value: str
-    ) -> float | None:
-        most = 100 if fact == Fact.SCORE else MAX_NUMBER
-        try:
-            number = float(value.replace(",", ""))
-        except ValueError:
-            number = -1
-        if 0 <= number <= most:
-            return number
-        error = format_lazy(_("Enter a number from 0 to {most}"), most=most)
-        self.add_error(f"value_{n}", error)
-        return None
-
-    def _read_word(
-        self, n: int, check: str | None, fact: str, value: str
-    ) -> str | None:
-        words = {word.casefold(): word for word in words_for(check, fact, self.known)}
-        if found := words.get(value.casefold()):
-            return found
-        listed = ", ".join(words.values())
-        self.add_error(
-            f"value_{n}",
-            format_lazy(_("Enter one of these: {words}"), words=listed)
-            if words
-            else _("There is none that could be named here"),
-        )
-        return None
-
-
-def fact_key(check: str | None, fact: str) -> str:
-    return f"{check}.{fact}" if check else fact
-
-
-def value_text(value: float | str) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def _fact_choices(known: Known) -> list[Any]:
-    choices: list[Any] = [
-        (_("The report"), [(fact.value, name) for fact, name in REPORT_FACTS.items()])
-    ]
-    for check in known.checks.values():
-        names = {fact.value: name for fact, name in CHECK_FACTS.items()}
-        names |= {n: NUMBER_NAMES[n] for n in NUMBERS if n in check.output_fields}
-        group = [
-            (
-                fact_key(check.name, fact),
-                format_lazy("{}: {}", check.display_name, name),
-            )
-            for fact, name in names.items()
-        ]
-        choices.append((check.display_name, group))
-    return choices
 
 
 class ActivationForm(forms.Form):
@@ -287,8 +52,8 @@ class ActivationForm(forms.Form):
     mode = forms.ChoiceField(
         label=_("Once it is switched on"),
         choices=[
-            (PolicyMode.PROPOSE, _("It proposes, and a member confirms")),
-            (PolicyMode.DECIDE, _("It decides, and the subject can ask for a person")),
+            (PolicyMode.PROPOSE, _("It proposes")),
+            (PolicyMode.DECIDE, _("It decides")),
         ],
         widget=forms.RadioSelect,
         error_messages=REQUIRED_ERROR,
@@ -296,116 +61,15 @@ class ActivationForm(forms.Form):
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
-# What a condition says, by fact and comparison
-ABOUT_REPORT = {
-    ("score", "AT_LEAST"): _("the score of the report is at least %(value)s"),
-    ("score", "BELOW"): _("the score of the report is below %(value)s"),
-    ("level", "IS"): _("the level of the report is %(value)s"),
-    ("level", "IS_NOT"): _("the level of the report is not %(value)s"),
-    ("flag", "IS"): _("a check has the flag %(value)s"),
-    ("flag", "IS_NOT"): _("no check has the flag %(value)s"),
-    ("package", "IS"): _("the package is %(value)s"),
-    ("package", "IS_NOT"): _("the package is not %(value)s"),
+WOULD = {
+    DecisionStatus.APPROVED.value: _("Would approve"),
+    DecisionStatus.DECLINED.value: _("Would decline"),
+    DecisionStatus.REVIEW.value: _("Would review"),
 }
-ABOUT_CHECK = {
-    ("score", "AT_LEAST"): _("the score of %(check)s is at least %(value)s"),
-    ("score", "BELOW"): _("the score of %(check)s is below %(value)s"),
-    ("level", "IS"): _("the level of %(check)s is %(value)s"),
-    ("level", "IS_NOT"): _("the level of %(check)s is not %(value)s"),
-    ("flag", "IS"): _("%(check)s has the flag %(value)s"),
-    ("flag", "IS_NOT"): _("%(check)s does not have the flag %(value)s"),
+DECIDED: dict[str | None, Any] = {
+    **{str(code): text for code, text in WORDS[Topic.DECISION].items()},
+    None: _("Nobody decided"),
 }
-ABOUT_NUMBER = {
-    "AT_LEAST": _("the %(number)s of %(check)s is at least %(value)s"),
-    "BELOW": _("the %(number)s of %(check)s is below %(value)s"),
-}
-ABOUT_STATE = {
-    ("COMPLETED", "IS"): _("%(check)s was completed"),
-    ("COMPLETED", "IS_NOT"): _("%(check)s was not completed"),
-    ("FAILED", "IS"): _("%(check)s failed"),
-    ("FAILED", "IS_NOT"): _("%(check)s did not fail"),
-    ("MISSING", "IS"): _("the report does not have %(check)s"),
-    ("MISSING", "IS_NOT"): _("the report has %(check)s"),
-}
-SENTENCES = {
-    "APPROVED": _("If %(conditions)s, approve."),
-    "DECLINED": _("If %(conditions)s, decline: %(codes)s."),
-    "REVIEW": _("If %(conditions)s, a person reviews it."),
-}
-FAULTS = {
-    Gone.CHECK: _("Rule %(rule)s: the check %(name)s is not offered."),
-    Gone.FLAG: _("Rule %(rule)s: the check has no flag %(name)s."),
-    Gone.NUMBER: _("Rule %(rule)s: the check does not tell %(name)s."),
-    Gone.PACKAGE: _("Rule %(rule)s: the package %(name)s is not offered."),
-    Gone.CODE: _("Rule %(rule)s: the reason %(name)s is not offered."),
-}
-OUTCOMES = {
-    DecisionStatus.APPROVED.value: _("Approve"),
-    DecisionStatus.DECLINED.value: _("Decline"),
-    DecisionStatus.REVIEW.value: _("A person reviews it"),
-}
-DECIDED = {
-    DecisionStatus.APPROVED.value: _("Was approved"),
-    DecisionStatus.DECLINED.value: _("Was declined"),
-    DecisionStatus.REVIEW.value: _("Left to a person"),
-    None: _("Nobody has decided"),
-}
-
-
-def sentence_of(rule: Rule, checks: dict[str, str]) -> str:
-    """Return the rule as one sentence; `checks` has the names that people know."""
-    conditions = _(" and ").join(_phrase(one, checks) for one in rule.when)
-    words = {"conditions": conditions, "codes": ", ".join(rule.codes)}
-    return str(SENTENCES[rule.then]) % words
-
-
-def _phrase(condition: Condition, checks: dict[str, str]) -> str:
-    check, comparison = condition.check, condition.comparison.value
-    words = {"value": value_text(condition.value)}
-    if check is None:
-        return str(ABOUT_REPORT[condition.fact, comparison]) % words
-    words["check"] = checks.get(check, check)
-    if condition.fact in NUMBERS:
-        words["number"] = str(NUMBER_NAMES[condition.fact])
-        return str(ABOUT_NUMBER[comparison]) % words
-    if condition.fact == "state":
-        return str(ABOUT_STATE[str(condition.value), comparison]) % words
-    return str(ABOUT_CHECK[condition.fact, comparison]) % words
-
-
-def why_of(decision: Decision) -> list[Text]:
-    """Return why a policy has decided so, in sentences; nothing for other decisions."""
-    version, basis = decision.policy_version, decision.policy
-    if version is None or not basis:
-        return []
-    if basis["isBroken"]:
-        return [_("The version of the policy named something that was gone.")]
-    said: Text = _("No rule matched, so a person reviews it.")
-    if false := basis.get("contradicted"):
-        contradicted = _("The findings contradict %(codes)s, so a person reviews it.")
-        said = contradicted % {"codes": ", ".join(false)}
-    if number := basis["rule"]:
-        rule = read_rules(version.rules)[number - 1]
-        said = sentence_of(rule, check_names())
-    if unanswered := basis["unanswered"]:
-        listed = ", ".join(map(str, unanswered))
-        return [said, _("Rules without an answer: %(rules)s.") % {"rules": listed}]
-    return [said]
-
-
-def check_names() -> dict[str, str]:
-    return dict(CheckDefinition.objects.values_list("name", "display_name"))
-
-
-def _sentences(rules: Rules) -> list[str]:
-    checks = check_names()
-    return [sentence_of(rule, checks) for rule in rules]
-
-
-def _fault_texts(faults: Iterable[RuleFault]) -> list[str]:
-    return [
-        str(FAULTS[one.gone]) % {"rule": one.rule, "name": one.name} for one in faults
-    ]
 
 
 REFUSALS: Refusals = {PolicyRefused: lambda e: _(e.obstacle)}
@@ -426,8 +90,28 @@ def overview(place: Place) -> HttpResponse:
     if active:
         rules = read_rules(active.rules)
         faults = find_faults(rules, known_to(place.workspace))
-        shown |= {"sentences": _sentences(rules), "faults": _fault_texts(faults)}
+        names = Names.of(place.workspace)
+        shown |= {
+            "rules": rule_rows(rules, names),
+            "faults": fault_texts(faults, names),
+        }
     return place.render("policy/overview", shown)
+
+
+def rule_rows(
+    rules: Rules, names: Names, dry: DryRun | None = None
+) -> list[dict[str, Any]]:
+    """Return the rules as pages show them, with how often each matched in a dry run."""
+    return [
+        {
+            "number": number,
+            "conditions": marked_conditions(rule, names),
+            "then": rule.then,
+            "reasons": names.reasons_of(rule),
+            "hits": dry.hits.get(number, 0) if dry else None,
+        }
+        for number, rule in enumerate(rules, 1)
+    ]
 
 
 def _first(versions: list[PolicyVersion], state: PolicyState) -> PolicyVersion | None:
@@ -439,48 +123,62 @@ def version(place: Place, version: UUID) -> HttpResponse:
     """Show one version; a draft with its dry run, and the form that switches it on."""
     found = versions_of(place.client).get(pk=version)
     rules = read_rules(found.rules)
+    names, dry = Names.of(place.workspace), None
     shown: dict[str, Any] = {
         "version": found,
-        "sentences": _sentences(rules),
         "seen": digest_of(found),
+        "most": MAX_RULES,
     }
     if found.state == PolicyState.DRAFT:
         faults = find_faults(rules, known_to(place.workspace))
-        shown |= {"faults": _fault_texts(faults), "is_full": len(rules) >= MAX_RULES}
+        active = versions_of(place.client).filter(state=PolicyState.ACTIVE).first()
+        shown |= {"faults": fault_texts(faults, names), "active": active}
         if rules and not faults:
+            dry = dry_run(place.client, rules)
             form = ActivationForm(
                 initial={"mode": found.mode, "seen": digest_of(found)}
             )
-            shown |= {"form": form, **_dry_run_context(place, rules)}
+            shown |= {"form": form, **_dry_run_context(place, dry)}
+    shown["rules"] = rule_rows(rules, names, dry)
     return place.render("policy/version", shown)
 
 
-def _dry_run_context(place: Place, rules: Rules) -> dict[str, Any]:
+def _dry_run_context(place: Place, dry: DryRun) -> dict[str, Any]:
     """Return what the rules would decide beside what was decided."""
-    dry = dry_run(place.client, rules)
-    rows = [
-        (name, [dry.counts.get((was, would), 0) for would in OUTCOMES])
-        for was, name in DECIDED.items()
-    ]
+    matrix = []
+    for was, name in DECIDED.items():
+        counts = [(would, dry.counts.get((was, would), 0)) for would in WOULD]
+        cells = [(count, _css(was, would, count)) for would, count in counts]
+        if any(count for _would, count in counts):
+            matrix.append((name, cells))
     number = place.paging["page"]
     begin = number * PAGE_SIZE
+    shown = dry.differences[begin : begin + PAGE_SIZE]
+    reports = Report.objects.in_bulk([one.report_id for one in shown])
     differing = [
         {
-            "report": one.report_id,
-            "number": number_of_id("R", one.report_id),
+            "report": reports[one.report_id],
             "at": one.ended_at,
-            "was": DECIDED[one.decided],
-            "would": OUTCOMES[one.outcome.status],
+            "was": one.decided,
+            "would": one.outcome.status,
             "rule": one.outcome.rule,
         }
-        for one in dry.differences[begin : begin + PAGE_SIZE]
+        for one in shown
+        if one.report_id in reports
     ]
     return {
         "dry": dry,
-        "outcomes": list(OUTCOMES.values()),
-        "matrix": [(name, counts) for name, counts in rows if any(counts)],
+        "unmatched": dry.hits.get(None, 0),
+        "outcomes": list(WOULD.values()),
+        "matrix": matrix,
         "page": ResultPage(differing, len(dry.differences), number, PAGE_SIZE),
     }
+
+
+def _css(was: str | None, would: str, count: int) -> str:
+    if was == would:
+        return "same"
+    return "other" if was and count else ""
 
 
 @post_required(Permission.MANAGE_SETTINGS)
@@ -498,12 +196,17 @@ def open_draft(place: Place) -> HttpResponse:
 def edit_rule(place: Place, version: UUID, number: int | None = None) -> HttpResponse:
     """Show the form of a rule, or of another one; a POST saves it."""
     draft, rules = _open_rules(place, version, number)
+    given: Any = given_of(rules[number - 1] if number else None, digest_of(draft))
+    typed = place.posted
+    if typed is not None and typed.get("step") == "update":
+        # What a condition is about has changed, and with it what it can compare.
+        given, typed = typed.dict() | {"codes": typed.getlist("codes")}, None
     form = PolicyRuleForm(
-        place.posted,
+        typed,
         known=known_to(place.workspace),
+        names=Names.of(place.workspace),
+        given=given,
         choices={"codes": _code_choices(place)},
-        rule=rules[number - 1] if number else None,
-        seen=digest_of(draft),
     )
     if not form.is_valid():
         more = {"form": form, "version": draft, "number": number}
@@ -530,7 +233,7 @@ def _open_rules(
 def _code_choices(place: Place) -> list[tuple[str, str]]:
     key = "textSw" if get_language() == "sw" else "text"
     active = [row for row in codes_of(place.workspace) if row.active]
-    return [(row.code, f"{row.words[key]} ({row.code})") for row in active]
+    return [(row.code, row.words[key]) for row in active]
 
 
 @post_required(Permission.MANAGE_SETTINGS)
@@ -585,8 +288,12 @@ def discard(place: Place, version: UUID) -> HttpResponse:
     return place.to("policy", success=_("The draft is deleted."))
 
 
-@post_required(Permission.MANAGE_SETTINGS)
+@member_required(Permission.MANAGE_SETTINGS)
 def switch_off(place: Place, version: UUID) -> HttpResponse:
+    """Ask whether to switch the policy off; a POST does it."""
+    if place.posted is None:
+        found = versions_of(place.client).get(pk=version)
+        return place.render("policy/off", {"version": found})
     with place.refusing(REFUSALS, "policy"):
         policies.switch_off(place.client, version, place.member, place.by.actor)
     return place.to("policy", success=_("The policy is switched off."))

@@ -352,11 +352,13 @@ class Difference:
 class DryRun:
     """What rules would decide about the reports that ended last.
 
-    `counts` has the reports by what was decided (None: nothing) and what the rules say.
+    `counts` has the reports by what was decided (None: nothing) and what the rules say,
+    `hits` by the number of the rule that matched (None: none did).
     """
 
     total: int
     counts: Mapping[tuple[str | None, str], int]
+    hits: Mapping[int | None, int]
     differences: list[Difference]
 
 
@@ -388,4 +390,5 @@ def dry_run(client: Client, rules: Rules) -> DryRun:
     differences = [
         one for one in compared if one.decided and one.decided != one.outcome.status
     ]
-    return DryRun(len(rows), counts, differences)
+    hits = Counter(one.outcome.rule for one in compared)
+    return DryRun(len(rows), counts, hits, differences)
