@@ -236,7 +236,8 @@ def test_500_faulty_rows_are_counted_and_the_first_are_shown(sender):
     page = sender.send(people(*[[f"P {n}", "", "L" * 101] for n in range(500)]))
 
     assert "500 rows of 500 have errors" in page
-    assert len(faults(page)) == 50
+    assert len(faults(page)) == 12
+    assert page.count('aria-invalid="true"') == 50
     assert "475 more rows have errors." in page
     assert 'value="skip"' not in page
 
@@ -979,3 +980,16 @@ def test_member_who_has_left_is_not_named(sender, owner):
     members.remove(owner.member, other.visitor.member)
 
     assert address not in owner.page("reports-batch", batch=pk)
+
+
+def test_reminders_beyond_the_time_of_a_request_are_left_for_the_next(
+    admin, monkeypatch
+):
+    sender, batch = hosted_batch(admin, "a@people.test", "b@people.test")
+    monkeypatch.setattr("verification.console.batch_reminders.MAX_SECONDS", 0)
+    url = sender.visitor.url("reports-batch-remind", batch=batch.pk)
+
+    page = sender.visitor.http.post(url, follow=True).content.decode()
+
+    assert "New links sent: 0." in page
+    assert "send again to go on: 2." in page

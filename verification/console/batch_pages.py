@@ -117,6 +117,8 @@ FIRST_ROWS, LAST_ROWS = 7, 3
 SHOWN_REPAIRS = 50
 # Rows with faults that a page shows, to be mended or left out
 FAULTY_ROWS = 25
+# Faults that the summary above them leads to
+LISTED_FAULTS = 12
 # Cells of a column by which the member knows it
 SAMPLES = 3
 # The number of a row; the name of a field: the numbers of a row and of a column
@@ -147,6 +149,7 @@ UNSENT = (
     (Outcome.RECENT, _("Not sent, as a link went out within the last day")),
     (Outcome.UNREACHED, _("Not sent, as the report has no address that we can use")),
     (Outcome.CHANGED, _("Not sent, as the subject has just answered")),
+    (Outcome.LEFT, _("Not sent yet: send again to go on")),
 )
 
 
@@ -441,9 +444,11 @@ def _faults_context(
             for column, label in headings
         ]
         table.append((number, cells, [f for f in faults[number] if f.column is None]))
+    listed = [fault for number in shown for fault in faults[number]]
     return {
         "table": table,
-        "listed": [fault for number in shown for fault in faults[number]],
+        "listed": listed[:LISTED_FAULTS],
+        "is_listed_in_part": len(listed) > LISTED_FAULTS,
         "faulty": len(faults),
         "more": len(faults) - len(shown),
         "rest": len(judged.rows.rows) - len(faults),

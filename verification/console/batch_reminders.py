@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum, auto
+from time import monotonic
 from uuid import UUID
 
 from django.db import transaction
@@ -22,6 +23,8 @@ from workspaces.members import Permission, require_present
 
 # Nobody gets a further link by this page within this time.
 INTERVAL = timedelta(days=1)
+# A request takes no longer; the member goes on with another one.
+MAX_SECONDS = 10
 
 
 class Outcome(StrEnum):
@@ -31,6 +34,8 @@ class Outcome(StrEnum):
     UNREACHED = auto()
     # Answered, or over, since the page was shown
     CHANGED = auto()
+    # The time of the request was over.
+    LEFT = auto()
 
 
 def unanswered(report_ids: Sequence[UUID]) -> QuerySet[Consent]:
@@ -55,8 +60,9 @@ def remind_all(place: Place, report_ids: Sequence[UUID]) -> Counter[Outcome]:
 def _remind_each(place: Place, report_ids: Sequence[UUID]) -> Iterator[Outcome]:
     waiting = unanswered(report_ids)
     yield from [Outcome.RECENT] * waiting.filter(recent()).count()
+    end = monotonic() + MAX_SECONDS
     for consent in waiting.exclude(recent()).select_related("report__workspace"):
-        yield _remind(place, consent)
+        yield _remind(place, consent) if monotonic() < end else Outcome.LEFT
 
 
 def _remind(place: Place, consent: Consent) -> Outcome:
