@@ -44,6 +44,7 @@ def test_document_has_words_and_no_codes(api: Api, language: str):
     assert re.findall(r"\b[A-Z]{3,}(?:_[A-Z]+)+\b", text) == []
     assert not {*ReportStatus.values, *RiskLevel.values} & set(re.findall(r"\w+", text))
     assert reader.root_object["/Lang"] == language
+    assert b"pdfuaid" in reader.root_object["/Metadata"].get_object().get_data()
 
 
 def test_document_shows_the_worst_flags_first(api: Api):
