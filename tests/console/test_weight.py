@@ -1,0 +1,52 @@
+"""Pages of the console load fast over a slow line: their sizes, compressed."""
+
+import gzip
+import re
+
+import pytest
+from django.contrib.staticfiles import finders
+
+from tests.world.clients import Api, person
+from verification.console.base import PAGE_SIZE
+
+KB = 1024
+
+
+def compressed(content: bytes) -> int:
+    return len(gzip.compress(content, 6))
+
+
+def size_of(path: str) -> int:
+    found = finders.find(path)
+    assert isinstance(found, str)
+    with open(found, "rb") as file:
+        return compressed(file.read())
+
+
+def test_style_sheet_and_scripts_are_light(owner):
+    html = owner.page("dashboard")
+    loaded = re.findall(
+        r'<(?:script|link|img)[^>]* (?:src|href)="/static/(?:v-\w+/)?([^"]+)"', html
+    )
+
+    scripts = [path for path in loaded if path.endswith(".js")]
+    sheets = [path for path in loaded if path.endswith(".css")]
+    assert sum(map(size_of, sheets)) < 12 * KB
+    assert sum(map(size_of, scripts)) < 20 * KB
+    # And the page itself; the drawing of the mark and the icon are one file.
+    assert len({*loaded}) + 1 <= 5
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_pages_are_light(owner, api: Api, language):
+    order = {"fullName": "Wanjiku Achieng Kamau-Otieno"}
+    made = [
+        api.create({**person(**order), "reference": f"LN-{number}"})["id"]
+        for number in range(PAGE_SIZE)
+    ]
+    names = ("dashboard", "reports", "queue", "figures", "reports-new", "webhooks")
+    pages = {"reports-detail": {"report": made[0]}, **{name: {} for name in names}}
+
+    for name, more in pages.items():
+        html = owner.page(name, query={"lang": language}, **more)
+        assert compressed(html.encode()) < 12 * KB, name
