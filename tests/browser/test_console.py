@@ -60,8 +60,8 @@ def test_client_gets_from_sign_up_to_a_report(page, service, look):
     page.get_by_role("link", name="Create a key").click()
     look("console-06-make-a-key")
     page.get_by_label("Name").fill("Loans")
-    page.get_by_role("button", name="Make the key").click()
-    key = SHOWN.search(page.locator(".secret").inner_text())
+    page.get_by_role("button", name="Create the key").click()
+    key = SHOWN.search(page.locator("#key").inner_text())
     assert key
     look("console-07-key-shown-once")
 
@@ -173,7 +173,7 @@ def test_developer_reads_why_a_request_was_refused(page, service, look):
     go_to(page, "Requests")
     page.get_by_label("Request id").fill("order-17")
     # The record is written within seconds.
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Filter", exact=True).click()
     reload_until(page, lambda: page.get_by_role("row").count() == 2)
     expect(page.get_by_text("unknown-check")).to_be_visible()
     look("console-50-request")
@@ -181,7 +181,7 @@ def test_developer_reads_why_a_request_was_refused(page, service, look):
     expect(page.get_by_role("heading", name="What to do")).to_be_visible()
     page.go_back()
     page.get_by_label("Request id").fill("")
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Filter", exact=True).click()
     look("console-51-requests")
 
     go_to(page, "Exports")

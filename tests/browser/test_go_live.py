@@ -130,9 +130,9 @@ def sign_up(page, service, look, mailbox) -> None:
 def make_key(page, look) -> str:
     page.get_by_role("link", name="Create a key").click()
     page.get_by_label("Name").fill("Loans")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create the key").click()
     look("go-live-03-test-key")
-    key = SHOWN.search(page.locator(".secret").inner_text())
+    key = SHOWN.search(page.locator("#key").inner_text())
     assert key
     return key[0]
 

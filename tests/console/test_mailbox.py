@@ -23,7 +23,7 @@ from workspaces import members
 from workspaces.models import Role
 
 STRANGER = "stranger@elsewhere.test"
-LETTER = re.compile(r'<div class="card letter">(.*?)</div>', re.DOTALL)
+LETTER = re.compile(r'<div class="card-body stack-s">(.*?)</div>', re.DOTALL)
 
 
 def ask(api: Api, **members) -> Notification:
@@ -77,7 +77,7 @@ def test_mailbox_shows_no_codes_and_no_invitations(owner, api):
     assert set(rows.values_list("kind", flat=True)) == {"SANDBOX_ADDRESS", "INVITATION"}
     rows.update(sandbox=True)
 
-    assert "There is none yet" in owner.page("mailbox")
+    assert "Messages appear here once" in owner.page("mailbox")
     for row in rows:
         assert owner.get("mailbox-message", message=row.pk).status_code == 404
 
@@ -86,7 +86,7 @@ def test_mailbox_shows_no_messages_of_production(owner, api):
     row = ask(api)
     Notification.objects.update(sandbox=False)
 
-    assert "There is none yet" in owner.page("mailbox")
+    assert "Messages appear here once" in owner.page("mailbox")
     assert owner.get("mailbox-message", message=row.pk).status_code == 404
     for page in ("mailbox", "mailbox-addresses"):
         assert owner.get(page, "production").status_code == 404
@@ -106,7 +106,7 @@ def test_member_adds_confirms_and_removes_an_address(admin, api):
     told = admin.messages_after("mailbox-addresses", {"address": STRANGER})
     assert told == ["A code is sent to this address."]
     row = api.workspace.sandbox_addresses.latest("id")
-    assert "Waits for its code" in admin.page("mailbox-addresses")
+    assert "Waiting for its code" in admin.page("mailbox-addresses")
     sent = Notification.objects.get(kind="SANDBOX_ADDRESS")
 
     wrong = admin.messages_after("mailbox-confirm", {"code": "x"}, address=row.pk)

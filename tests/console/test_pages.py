@@ -29,7 +29,11 @@ from verification.console.workspace import CLOSED_REASON
 from verification.decisions.case_list import Standing
 from verification.decisions.models import DecisionStatus
 from verification.golive.models import Status as GoLive
-from verification.notifications.models import Channel, NotificationError
+from verification.notifications.models import (
+    Channel,
+    NotificationError,
+    NotificationStatus,
+)
 from verification.payments.models import PaymentStatus
 from verification.privacy.models import CorrectionStatus
 from verification.reports.models import (
@@ -40,7 +44,7 @@ from verification.reports.models import (
     SubjectType,
 )
 from verification.reports.status import record_note
-from webhooks.models import Configuration
+from webhooks.models import Attempt, Configuration, DeliveryStatus
 from workspaces import keys, members
 from workspaces.models import (
     ApiKey,
@@ -48,6 +52,7 @@ from workspaces.models import (
     LedgerEntry,
     Member,
     Role,
+    Scope,
     Workspace,
 )
 from workspaces.statements import Month
@@ -73,6 +78,11 @@ CODES = {
     Topic.ALERT: Severity,
     Topic.LEDGER: LedgerEntry.Kind,
     Topic.ROLE: Role,
+    Topic.DELIVERY: DeliveryStatus,
+    Topic.ATTEMPT: Attempt.Error,
+    Topic.DISABLED: Configuration.DisabledReason,
+    Topic.MESSAGE: NotificationStatus,
+    Topic.SCOPE: Scope,
 }
 SHOWN = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
 

@@ -1,8 +1,10 @@
 import pytest
+from django.utils.timezone import now
 
 from tests.world.deliveries import SECRET, URL, configure_receiver, record_delivery
 from verification.backoffice.models import AuditEvent
-from webhooks.models import Configuration, Delivery, Event
+from verification.console.templatetags.console import coloured
+from webhooks.models import Attempt, Configuration, Delivery, Event
 
 HOOK = {
     "url": URL,
@@ -60,7 +62,7 @@ def test_test_event_is_sent_and_shown(owner, api):
     assert owner.messages_after("webhooks-test") == ["A test event is on its way."]
     delivery = Delivery.objects.get()
     assert "webhook.test" in owner.page("webhooks")
-    assert "PENDING" in owner.page("webhooks-delivery", delivery=delivery.pk)
+    assert "Waiting" in owner.page("webhooks-delivery", delivery=delivery.pk)
 
 
 def test_delivery_is_sent_again(owner, api):
@@ -95,15 +97,14 @@ def test_delivery_page_shows_its_payload_after_a_reason(owner, api):
     assert subject not in owner.page("webhooks-delivery", delivery=delivery.pk)
 
 
-def test_redelivering_asks_first_and_is_offered_where_it_can_work(owner, api):
+def test_redelivering_is_offered_where_it_can_work(owner, viewer, api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api, status="FAILED", next_attempt_at=None)
     url = owner.url("webhooks-redeliver", delivery=delivery.pk)
 
     assert url in owner.page("webhooks-delivery", delivery=delivery.pk)
-    assert "begins anew" in owner.page("webhooks-redeliver", delivery=delivery.pk)
-    delivery.refresh_from_db()
-    assert delivery.status == "FAILED"
+    assert owner.get("webhooks-redeliver", delivery=delivery.pk).status_code == 405
+    assert url not in viewer.page("webhooks-delivery", delivery=delivery.pk)
     Event.objects.filter(pk=delivery.pk).update(payload=None)
 
     html = owner.page("webhooks-delivery", delivery=delivery.pk)
@@ -118,3 +119,71 @@ def test_webhook_is_removed_after_a_confirmation(owner, api):
 
     owner.post("webhooks-remove")
     assert not Configuration.objects.exists()
+
+
+def test_failed_deliveries_are_sent_again_after_a_confirmation(owner, viewer, api):
+    configure_receiver(api.workspace)
+    for _ in range(2):
+        record_delivery(api, status="FAILED", next_attempt_at=None)
+    record_delivery(api)
+    url = owner.url("webhooks-recover")
+    assert f'href="{url}"' in owner.page("webhooks")
+    assert f'href="{url}"' not in viewer.page("webhooks")
+    assert "with the same ids" in owner.page("webhooks-recover")
+    assert Delivery.objects.filter(status="FAILED").count() == 2
+
+    assert owner.messages_after("webhooks-recover") == ["2 events are sent again."]
+
+    assert not Delivery.objects.filter(status="FAILED").exists()
+    assert AuditEvent.objects.filter(action="deliveries.recovered").count() == 1
+    assert f'href="{url}"' not in owner.page("webhooks")
+
+
+def test_delivery_page_says_what_each_attempt_came_to(owner, api):
+    configuration = configure_receiver(api.workspace)
+    delivery = record_delivery(api, attempts=3, failures=2)
+    Configuration.objects.update(failures_in_row=2, failing_since=now())
+    outcomes = [{"error": "TIMED_OUT"}, {"status_code": 502}, {"status_code": 599}]
+    for number, outcome in enumerate(outcomes, 1):
+        Attempt.objects.create(
+            delivery=delivery,
+            number=number,
+            url=configuration.url,
+            started_at=now(),
+            duration_ms=15_000,
+            **outcome,
+        )
+
+    html = owner.page("webhooks-delivery", delivery=delivery.pk)
+
+    for words in (
+        "No answer in time",
+        "502 Bad Gateway",
+        "599",
+        "15 s",
+        "2 of 10 failed",
+    ):
+        assert words in html
+    assert html.index("599") < html.index("502") < html.index("No answer in time")
+    assert "has not taken an event 2 times in a row" in html
+    assert "Wanjiku Kamau" in html
+
+
+def test_disabled_receiver_says_why(owner, api):
+    configure_receiver(api.workspace)
+    Configuration.objects.update(
+        enabled=False, disabled_at=now(), disabled_reason="GONE"
+    )
+
+    html = owner.page("webhooks")
+    assert "Your server answered 410 Gone." in html
+    assert "Status: off" in html
+
+
+def test_payload_cannot_bring_markup():
+    found = coloured('{"a\\"<b>": "<script>", "n": -1.5}')
+
+    assert "<script>" not in found
+    assert "<b>" not in found
+    assert '<span class="n">-1.5</span>' in found
+    assert found.count('class="k"') == 2

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.text import format_lazy
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
@@ -37,7 +38,9 @@ from verification.console.fields import (
     email_field,
     text_field,
 )
+from verification.console.first_steps import FIRST_ORDER, samples_of
 from verification.console.sandbox_pages import with_messages
+from verification.console.words import WORDS, Topic
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
 from workspaces import keys, members
@@ -47,7 +50,6 @@ from workspaces.models import (
     Invitation,
     Member,
     Role,
-    Scope,
     default_scopes,
 )
 
@@ -60,7 +62,10 @@ class KeyForm(forms.Form):
     )
     scopes = forms.MultipleChoiceField(
         label=_("What it may do"),
-        choices=Scope.choices,
+        choices=[
+            (code, format_lazy("{}: {}", word, code))
+            for code, word in WORDS[Topic.SCOPE].items()
+        ],
         initial=default_scopes,
         widget=forms.CheckboxSelectMultiple,
         error_messages=REQUIRED_ERROR,
@@ -178,7 +183,10 @@ def _show_key(place: Place, key: ApiKey, text: str) -> HttpResponse:
 
     It answers the POST: for a redirect, something would have to store the text.
     """
-    return place.render("keys/shown", {"key": key, "text": text})
+    shown: dict[str, Any] = {"key": key, "text": text}
+    if place.is_sandbox:
+        shown["samples"] = samples_of(place, FIRST_ORDER, key=text)
+    return place.render("keys/shown", shown)
 
 
 @member_required(Permission.SEE_ADMINISTRATION, Permission.MANAGE_MEMBERS)

@@ -34,7 +34,10 @@ LONGEST_NAME = 24
 SCALE, MONEY, NAMES = "", "plot-money", "plot-names"
 TICKS = [
     timedelta(seconds=seconds)
-    for seconds in (0.01, 0.1, 1, 10, 60, 600, 3600, 36_000, 86_400 * 2, 86_400 * 20)
+    for seconds in (
+        *(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800),
+        *(3600, 7200, 21_600, 43_200, 86_400 * 2, 86_400 * 5, 86_400 * 20),
+    )
 ]
 MOST_TICKS = 5
 DOT = '<circle class="f1" cx="{}" cy="{}" r="{}"/>'

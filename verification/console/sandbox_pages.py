@@ -31,7 +31,6 @@ from verification.notifications.models import (
     Channel,
     Kind,
     Notification,
-    NotificationStatus,
 )
 from verification.notifications.sms import sms_is_configured
 from verification.notifications.templates import write_email, write_sms
@@ -95,13 +94,6 @@ KINDS = {
     Kind.REFERENCE_REQUEST: _("Request for a reference"),
     Kind.REFERENCE_REMINDER: _("Reminder of a reference"),
     Kind.REFERENCE_RECEIPT: _("Receipt of a reference"),
-}
-STATUSES = {
-    NotificationStatus.PENDING: _("Waits to be sent"),
-    NotificationStatus.SENT: _("Sent"),
-    NotificationStatus.FAILED: _("Could not be sent"),
-    NotificationStatus.CANCELLED: _("Not needed any more"),
-    NotificationStatus.WITHHELD: _("Not sent"),
 }
 
 
@@ -187,7 +179,7 @@ def describe_message(notification: Notification) -> dict[str, Any]:
     return {
         "row": notification,
         "kind": KINDS.get(Kind(notification.kind), notification.get_kind_display()),
-        "status": STATUSES[NotificationStatus(notification.status)],
+        "status": WORDS[Topic.MESSAGE][notification.status],
         "reason": WORDS[Topic.FAILURE].get(notification.error, ""),
     }
 

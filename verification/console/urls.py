@@ -179,6 +179,7 @@ WEBHOOKS = [
     path("configure", webhooks.configure, name="webhooks-configure"),
     path("remove", webhooks.remove, name="webhooks-remove"),
     path("test", webhooks.test, name="webhooks-test"),
+    path("recover", webhooks.recover, name="webhooks-recover"),
     path("deliveries/<uuid:delivery>", webhooks.delivery, name="webhooks-delivery"),
     path(
         "deliveries/<uuid:delivery>/redeliver",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from verification.console.base import (
     Place,
@@ -21,29 +24,35 @@ from verification.console.base import (
     post_required,
     refusal_text,
 )
+from verification.console.charts import duration_text
 from verification.console.fields import FilterForm, filter_field, text_field
+from verification.console.words import Topic, choices_of
 from verification.outbound.targets import Blocked, check_url
+from verification.reports.models import Report
+from verification.values.clock import now
 from verification.values.masking import mask
 from webhooks import configuration, redelivery
-from webhooks.events import envelope
+from webhooks.attempts import RETRY_DELAYS
+from webhooks.events import RETENTION, envelope
 from webhooks.models import (
+    Attempt,
     Configuration,
-    DeliveryStatus,
     Event,
     deliveries_of,
     list_deliveries,
 )
 from webhooks.sender import signing_key
-from workspaces.members import Permission
+from workspaces.members import Permission, has_permission
 
 INVALID_SECRET = _("Enter a secret of 16 to 128 letters, digits and signs")
 SECRET_PATTERN = re.compile("[ -~]{16,128}")
+STATUS_CODES = {status.value for status in HTTPStatus}
 EVENT_CHOICES = [(n, n) for n in Event.Name.values if n != Event.Name.WEBHOOK_TEST]
 
 
 class DeliveryFilters(FilterForm):
     event = filter_field(_("Event"), ((n, n) for n in Event.Name.values))
-    status = filter_field(_("Status"), DeliveryStatus.choices)
+    status = filter_field(_("Status"), choices_of(Topic.DELIVERY))
 
 
 class ReasonForm(forms.Form):
@@ -121,8 +130,13 @@ REFUSALS: Refusals = {
 def overview(place: Place) -> HttpResponse:
     """The configuration, and the deliveries below it."""
     form = DeliveryFilters(place.request.GET)
+    found = _find_configuration(place)
+    may_manage = has_permission(place.member, Permission.MANAGE_WEBHOOKS)
     shown = {
-        "configuration": _find_configuration(place),
+        "configuration": found,
+        "may_recover": bool(
+            found and found.enabled and may_manage and place.waiting.get("webhooks")
+        ),
         "form": form,
         "page": list_deliveries(*place.where, **form.chosen | place.paging),
     }
@@ -186,6 +200,7 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     """Show a delivery with a masked payload; a POST with a reason shows all of it."""
     found = deliveries_of(*place.where).get(pk=delivery)
     event = Event.objects.get(pk=found.pk)
+    about = Report.objects.filter(pk__in=filter(None, [event.report_id]))
     payload = None if event.payload is None else json.loads(envelope(event))
     form = ReasonForm(place.posted)
     is_shown = payload is not None and form.is_valid()
@@ -195,7 +210,12 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     read = payload if is_shown else mask(payload)
     shown = {
         "delivery": found,
-        "attempts": found.attempt_set.all(),
+        "report": about.filter(**place.lookups).first(),
+        "configuration": found.configuration,
+        "attempts": [
+            describe_attempt(one) for one in reversed(found.attempt_set.all())
+        ],
+        "most": len(RETRY_DELAYS) + 1,
         "payload": payload and json.dumps(read, indent=2, ensure_ascii=False),
         "is_shown": is_shown,
         "form": form,
@@ -204,16 +224,40 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     return place.render("webhooks/delivery", shown)
 
 
+def describe_attempt(attempt: Attempt) -> dict[str, Any]:
+    """Return what the page of a delivery shows of an attempt."""
+    status = attempt.status_code
+    phrase = HTTPStatus(status).phrase if status in STATUS_CODES else ""
+    return {
+        "row": attempt,
+        "is_taken": not attempt.error and status is not None and status < 300,
+        "phrase": phrase,
+        "took": duration_text(timedelta(milliseconds=attempt.duration_ms)),
+    }
+
+
 @member_required(Permission.MANAGE_WEBHOOKS)
-def redeliver(place: Place, delivery: UUID) -> HttpResponse:
+def recover(place: Place) -> HttpResponse:
+    """Ask first, and then send all failed deliveries again."""
     if place.request.method != "POST":
-        found = deliveries_of(*place.where).get(pk=delivery)
-        return place.render("webhooks/redeliver", {"delivery": found})
+        return place.render("webhooks/recover", {"days": RETENTION.days})
+    with place.refusing(REFUSALS, "webhooks"), transaction.atomic():
+        count = redelivery.recover(*place.where, now() - RETENTION)
+        if found := _find_configuration(place):
+            place.record("deliveries.recovered", found)
+    sent = ngettext(
+        "%(count)s event is sent again.", "%(count)s events are sent again.", count
+    )
+    return place.to("webhooks", success=sent % {"count": f"{count:,}"})
+
+
+@post_required(Permission.MANAGE_WEBHOOKS)
+def redeliver(place: Place, delivery: UUID) -> HttpResponse:
     page = place.refusing(REFUSALS, "webhooks-delivery", delivery=delivery)
     with page, transaction.atomic():
         sent = redelivery.redeliver(*place.where, delivery)
         place.record("delivery.redelivered", sent)
-    success = _("It is sent again.")
+    success = _("The event is sent again.")
     return place.to("webhooks-delivery", success=success, delivery=delivery)
 
 

@@ -19,7 +19,11 @@ from verification.consents.models import Consent, ConsentStatus
 from verification.decisions.case_list import Standing
 from verification.decisions.models import DecisionStatus
 from verification.golive.models import Status as GoLive
-from verification.notifications.models import Channel, NotificationError
+from verification.notifications.models import (
+    Channel,
+    NotificationError,
+    NotificationStatus,
+)
 from verification.payments.models import PaymentStatus
 from verification.privacy.models import CorrectionStatus
 from verification.reports.models import (
@@ -28,7 +32,8 @@ from verification.reports.models import (
     RiskLevel,
     SubjectType,
 )
-from workspaces.models import LedgerEntry, Role
+from webhooks.models import Attempt, Configuration, DeliveryStatus
+from workspaces.models import LedgerEntry, Role, Scope
 
 
 class Topic(StrEnum):
@@ -54,6 +59,11 @@ class Topic(StrEnum):
     ROLE = "role"
     CHANNEL = "channel"
     FAILURE = "failure"
+    DELIVERY = "delivery"
+    ATTEMPT = "attempt"
+    DISABLED = "disabled"
+    MESSAGE = "message"
+    SCOPE = "scope"
 
 
 WORDS: dict[Topic, Mapping[str, Promise]] = {
@@ -201,11 +211,60 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
             "workspaces that are not live sent as many messages today as a day allows"
         ),
     },
+    Topic.DELIVERY: {
+        DeliveryStatus.PENDING: _("Waiting"),
+        DeliveryStatus.RETRYING: _("Retrying"),
+        DeliveryStatus.DELIVERED: _("Delivered"),
+        DeliveryStatus.FAILED: _("Failed"),
+    },
+    Topic.ATTEMPT: {
+        Attempt.Error.NAME_UNKNOWN: _("The host name is not known"),
+        Attempt.Error.TARGET_BLOCKED: _("The address may not be called"),
+        Attempt.Error.NOT_CONNECTED: _("No connection could be made"),
+        Attempt.Error.NOT_TRUSTED: _("The certificate was not accepted"),
+        Attempt.Error.TIMED_OUT: _("No answer in time"),
+        Attempt.Error.BROKEN: _("The connection broke off"),
+        Attempt.Error.UNREADABLE: _("The stored event could not be read"),
+    },
+    Topic.DISABLED: {
+        Configuration.DisabledReason.GONE: _("Your server answered 410 Gone."),
+        Configuration.DisabledReason.FAILING: _("It took no event for five days."),
+    },
+    Topic.MESSAGE: {
+        NotificationStatus.PENDING: _("Waiting to be sent"),
+        NotificationStatus.SENT: _("Sent"),
+        NotificationStatus.FAILED: _("Could not be sent"),
+        NotificationStatus.CANCELLED: _("Not needed any more"),
+        NotificationStatus.WITHHELD: _("Not sent"),
+    },
+    Topic.SCOPE: {
+        Scope.REPORTS_CREATE: _("Order reports"),
+        Scope.REPORTS_READ: _("Read reports"),
+        Scope.MONITORING_WRITE: _("Change monitoring rules"),
+        Scope.MONITORING_READ: _("Read monitoring rules and alerts"),
+        Scope.WEBHOOKS_MANAGE: _("Manage webhooks"),
+        Scope.SUBJECTS_ERASE: _("Erase people's details"),
+        Scope.DECISIONS_WRITE: _("Decide about reports"),
+        Scope.AUDIT_READ: _("Read the audit trail"),
+    },
 }
 
 # Topic -> code -> (ground, icon) of a state's badge: the icon's shape tells states
 # apart without colour. A state that is not here has the quiet ground and a clock.
 MARKS: dict[Topic, Mapping[str, tuple[str, str]]] = {
+    Topic.DELIVERY: {
+        DeliveryStatus.PENDING: ("is-info", "clock"),
+        DeliveryStatus.RETRYING: ("is-wait", "rotate-cw"),
+        DeliveryStatus.DELIVERED: ("is-ok", "circle-check"),
+        DeliveryStatus.FAILED: ("is-bad", "circle-x"),
+    },
+    Topic.MESSAGE: {
+        NotificationStatus.PENDING: ("is-info", "clock"),
+        NotificationStatus.SENT: ("is-ok", "circle-check"),
+        NotificationStatus.FAILED: ("is-bad", "circle-x"),
+        NotificationStatus.CANCELLED: ("", "ban"),
+        NotificationStatus.WITHHELD: ("", "circle-minus"),
+    },
     Topic.REPORT: {
         ReportStatus.DRAFT: ("", "file-pen-line"),
         ReportStatus.PENDING_CONSENT: ("is-wait", "user-round-check"),

@@ -30,6 +30,10 @@ register = template.Library()
 
 # Lucide's drawings: https://lucide.dev
 ICONS = Path(__file__).parents[1] / "icons/lucide.svg"
+# A key, a text, or a number of JSON
+JSON_TOKEN = re.compile(
+    r'("(?:[^"\\]|\\.)*")(?=: )|("(?:[^"\\]|\\.)*")|(-?\b\d[\d.eE+-]*)'
+)
 # The parts of the risk meter: the first and last score, and the place in its drawing
 METER = ((0, 30, 0.0, 18.2), (30, 70, 20.2, 23.6), (70, 100, 45.8, 18.2))
 
@@ -202,6 +206,23 @@ def subject_name(context: dict[str, Any], about: Report | Rule) -> SafeString:
 def letters(name: str) -> str:
     """Shorten a name to two letters for its face: `Wanjiku Kamau` to `WK`."""
     return "".join(word[0] for word in one_line(name).split()[:2]).upper()
+
+
+@register.filter
+def coloured(text: str) -> SafeString:
+    """Colour JSON: its keys, texts and numbers."""
+
+    def token(found: re.Match[str]) -> str:
+        key, value, number = found.groups()
+        css = "k" if key else "t" if value else "n"
+        return format_html('<span class="{}">{}</span>', css, key or value or number)
+
+    parts, last = [], 0
+    for found in JSON_TOKEN.finditer(text):
+        parts += [escape(text[last : found.start()]), token(found)]
+        last = found.end()
+    # Every part is escaped.
+    return mark_safe("".join([*parts, escape(text[last:])]))  # noqa: S308
 
 
 @register.filter
