@@ -69,7 +69,7 @@ def test_finding_is_disputed_and_corrected(page, ask, look, client, service):
     look("console-corrections")
     page.get_by_role("rowheader").first.get_by_role("link").click()
     look("console-correction")
-    page.get_by_role("button", name="Take it for review").click()
+    page.get_by_role("button", name="Take for review").click()
     page.get_by_role("link", name="Run the check again").click()
     look("console-correction-run")
     page.get_by_role("button", name="Run the check again").click()

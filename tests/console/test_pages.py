@@ -331,7 +331,9 @@ def test_balance_shows_entries_and_offers_statements(owner, api):
     api.create(person())
     month = str(Month.of(now()))
 
-    assert "CHARGE" in owner.page("money")
+    page = owner.page("money")
+    for words in ("Wanjiku Kamau", "Charge", "National identity", "-50.00"):
+        assert words in page
     csv = b"".join(owner.get("money-csv", month=month).streaming_content)
     assert csv.count(b"CHARGE") == 3
     pdf = b"".join(owner.get("money-pdf", month=month).streaming_content)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.db import transaction
@@ -14,6 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.models import PauseReason, Rule, RuleStatus
 from verification.accounts.forms import PublicNameField
+from verification.checks.models import CheckResult
 from verification.console.base import (
     PAGE_SIZE,
     Place,
@@ -32,6 +35,7 @@ from verification.db.base import ResultPage
 from verification.documents.statements import statement_response
 from verification.golive import names
 from verification.privacy.retention import MAX_COUNT, count_expired
+from verification.reports.models import Report
 from verification.values.clock import now
 from webhooks.models import Configuration
 from workspaces import rate_limits, statements
@@ -256,9 +260,30 @@ def balance(place: Place) -> HttpResponse:
     shown = {
         "available": place.account.spendable,
         "page": page,
+        "rows": _with_reports(page.rows),
         "months": statements.months(place.account.pk),
     }
     return place.render("money", shown)
+
+
+def _with_reports(
+    entries: Sequence[LedgerEntry],
+) -> list[tuple[LedgerEntry, Report | None, str]]:
+    """Return each entry with its report and the name of its check."""
+    found = Report.objects.filter(pk__in=[entry.report_id for entry in entries])
+    reports = {row.pk: row for row in found.only("subject_name", "subject_type")}
+    results = CheckResult.every.filter(pk__in=[entry.result_id for entry in entries])
+    checks: dict[UUID | None, str] = dict(
+        results.values_list("pk", "definition__display_name")
+    )
+    return [
+        (
+            entry,
+            reports.get(entry.report_id) if entry.report_id else None,
+            checks.get(entry.result_id, ""),
+        )
+        for entry in entries
+    ]
 
 
 @member_required(Permission.SEE_ADMINISTRATION)
