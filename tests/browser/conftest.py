@@ -42,8 +42,6 @@ WIDTH = "document.documentElement.scrollWidth"
 # all that was found about a subject, or all countries
 HOSTED_PAGE_BYTES = 20 * 1024
 LONG_PAGE_BYTES = 30 * 1024
-# A page of members at a desk, with all that it loads
-CONSOLE_PAGE_BYTES = 64 * 1024
 # The page itself and all that it needs, with their sizes
 LOADED = """() => Object.fromEntries(performance.getEntries()
     .filter(e => "decodedBodySize" in e).map(e => [e.name, e.decodedBodySize]))"""
@@ -160,13 +158,9 @@ def look(page):
         assert page.evaluate(WIDTH) <= NARROW["width"]
         page.evaluate("document.adoptedStyleSheets = []")
         page.set_viewport_size(PHONE)
-        loaded = page.evaluate(LOADED)
         # The mailbox of development has as many messages as there are.
-        is_hosted = any(url.endswith("hosted.css") for url in loaded)
-        is_console = any(url.endswith("console.css") for url in loaded)
-        if is_console:
-            assert 5000 < sum(loaded.values()) < CONSOLE_PAGE_BYTES
-        elif is_hosted and "/dev/mail" not in page.url:
+        is_hosted = any(url.endswith("hosted.css") for url in page.evaluate(LOADED))
+        if is_hosted and "/dev/mail" not in page.url:
             is_long = page.url.partition("?")[0].endswith(("/data/", "/my-data"))
             most = LONG_PAGE_BYTES if is_long else HOSTED_PAGE_BYTES
             assert 5000 < hosted_bytes(page) < most
