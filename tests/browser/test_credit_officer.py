@@ -170,10 +170,12 @@ def decline_the_bad(page, console: str, look) -> list[str]:
         page.get_by_label("Search").fill(APPLICANTS[number][-1])
         page.keyboard.press("Enter")
         expect(page.locator("tbody tr")).to_have_count(1)
-        page.get_by_role("button", name="Take").click()
+        page.locator("tbody").get_by_role("button", name="Take").click()
         expect(page.get_by_text("has it now.")).to_be_visible()
         proposed.append(page.url)
         page.get_by_label("Decline", exact=True).check()
+        if not page.get_by_label(reason).is_visible():
+            page.locator("summary", has_text="more reasons").click()
         page.get_by_label(reason).check()
         page.get_by_role("button", name="Decide", exact=True).click()
         page.get_by_role("button", name="Propose the decline").click()

@@ -52,7 +52,7 @@ NAMES: dict[str, Any] = {
     MemberMessage.REPORT_READY: _("Reports that are ready"),
     MemberMessage.REPORT_FAILED: _("Reports with failed checks"),
     MemberMessage.DECISION_WAITING: _("Decisions that wait for you"),
-    MemberMessage.HAND_OVER: _("Notices of declines to hand over"),
+    MemberMessage.HAND_OVER: _("Notices to deliver"),
     MemberMessage.ALERT: _("Alerts of monitoring"),
     MemberMessage.RULES_PAUSED: _("Monitoring rules that are paused"),
     MemberMessage.LOW_BALANCE: _("A low balance"),
