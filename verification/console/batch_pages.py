@@ -309,16 +309,20 @@ def _change(place: Place, kept: Upload, step: str) -> HttpResponse:
 
 
 def _typed_cells(place: Place, opened: OpenUpload) -> Mended:
-    """Return the cells whose text the member has changed."""
+    """Return the cells of the order whose text the member has changed."""
     assert place.posted is not None  # noqa: S101
     lines = {line.number: line for line in opened.sheet.rows}
+    columns = opened.mapping(place.client, place.offer).inputs
     found: Mended = {}
     for name, text in place.posted.items():
         if not (cell := CELL.fullmatch(name)):
             continue
         row, column = map(int, cell.groups())
-        is_known = row in lines and column < opened.original.width
-        if is_known and str(text) != lines[row].at(column).text:
+        if (
+            row in lines
+            and columns.get(column)
+            and str(text) != lines[row].at(column).text
+        ):
             found.setdefault(row, {})[column] = str(text)
     return found
 
