@@ -18,6 +18,8 @@ from tests.world.decisions import create_case
 from tests.world.deliveries import configure_receiver, record_delivery
 from tests.world.rules import raise_alert
 from verification.consents.models import Consent
+from verification.console import navigation
+from verification.console import needs as home_needs
 from verification.decisions.models import Case
 from verification.privacy.models import Disclosure, SubjectRequest
 from verification.reports.models import Report
@@ -131,13 +133,20 @@ def test_waiting_consents_say_how_many_links_end_soon(owner, viewer, api):
 
 
 def test_most_serious_alert_is_named(owner, viewer, api):
-    critical = raise_alert(api, severity="CRITICAL", title="Sanctions: new match")
+    change = {
+        "checkName": "IDENTITY",
+        "field": "riskLevel",
+        "old": "LOW",
+        "new": "HIGH",
+    }
+    critical = raise_alert(api, severity="CRITICAL", changes=[change])
     raise_alert(api, severity="INFO", title="Identity: details changed")
 
     for visitor in (owner, viewer):
         (need,) = needs(visitor)
         assert need.startswith("2 new monitoring alerts")
-        assert need.endswith("Sanctions: new match (critical)")
+        assert need.endswith("National identity went from low to high risk (critical)")
+    assert Disclosure.objects.filter(report_id=critical.report_id).exists()
     critical.read = True
     critical.save()
     assert "Identity: details changed" in needs(owner)[0]
@@ -175,8 +184,8 @@ def test_going_live_needs_who_sees_the_administration(
 
 
 def test_counts_stop_at_99(owner, api, monkeypatch):
-    for name in ("navigation", "needs"):
-        monkeypatch.setattr(f"verification.console.{name}.MOST", 1)
+    for module in (navigation, home_needs):
+        monkeypatch.setattr(module, "MOST", 1)
     raise_alert(api)
     raise_alert(api)
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
@@ -103,6 +103,8 @@ def draw_bars(
     wide = 100 / max(len(labels), 1)
     pixels = (bottom - ABOVE) / top
     highest = sums.index(max(sums)) if any(sums) else None
+    # Words are read once, as a chart of many days says them often.
+    names = {part.colour: str(part.label) for part in parts}
     bars = []
     for number, label in enumerate(labels):
         x, below, drawn, said = number * wide, 0.0, [], []
@@ -110,15 +112,13 @@ def draw_bars(
             value = part.values[number]
             if value <= 0:
                 continue
-            said.append(f"{part.label} {write(value)}")
+            said.append(f"{names[part.colour]} {write(value)}")
             below += value
             tall = max(value * pixels - GAP, 1)
             drawn.append(
-                format_html(
-                    '<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="1.5"/>',
-                    *(part.colour, _x(x + wide * 0.14), _y(bottom - below * pixels)),
-                    *(_x(wide * 0.72), _y(tall)),
-                )
+                f'<rect class="{part.colour}" x="{_x(x + wide * 0.14)}"'
+                f' y="{_y(bottom - below * pixels)}" width="{_x(wide * 0.72)}"'
+                f' height="{_y(tall)}" rx="1.5"/>'
             )
         tip = f"{label}: {write(sums[number])}"
         if len(parts) > 1 and said:
@@ -159,14 +159,11 @@ def draw_lines(
             if value is not None
         ]
 
-    def line(values: Iterable[float | None], css: str) -> SafeString:
-        return format_html_join(
-            "",
-            '<line class="curve {}" x1="{}" x2="{}" y1="{}" y2="{}"/>',
-            (
-                (css, _x(x1), _x(x2), _y(y1), _y(y2))
-                for (x1, y1), (x2, y2) in pairwise(points(values))
-            ),
+    def line(values: Iterable[float | None], css: str) -> str:
+        return "".join(
+            f'<line class="curve {css}" x1="{_x(x1)}" x2="{_x(x2)}" y1="{_y(y1)}"'
+            f' y2="{_y(y2)}"/>'
+            for (x1, y1), (x2, y2) in pairwise(points(values))
         )
 
     days = (
@@ -174,8 +171,8 @@ def draw_lines(
         for label, x, value in zip(labels, places, now, strict=True)
         if value is not None
     )
-    inside = _grid(height) + line(before, "base dashed") + line(now, "k1")
-    inside += SafeString("".join(days))
+    lines = line(before, "base dashed") + line(now, "k1")
+    inside = _grid(height) + SafeString(lines + "".join(days))
     if drawn := points(now):
         x, y = drawn[-1]
         last = next(value for value in reversed(now) if value is not None)
@@ -334,13 +331,12 @@ def _plot(
 
 
 def _day(
-    tip: str, x: float, wide: float, bottom: int, drawn: Iterable[SafeString] = ()
-) -> SafeString:
-    """Return what stands for a day, with its tooltip."""
-    return format_html(
-        '<g class="day"><title>{}</title><rect class="hit" x="{}" y="0" width="{}"'
-        ' height="{}"/>{}</g>',
-        *(tip, _x(x), _x(wide), bottom, SafeString("".join(drawn))),
+    tip: str, x: float, wide: float, bottom: int, drawn: Iterable[str] = ()
+) -> str:
+    """Return what stands for a day, with its tooltip; all but that are numbers."""
+    return (
+        f'<g class="day"><title>{escape(tip)}</title><rect class="hit" x="{_x(x)}"'
+        f' y="0" width="{_x(wide)}" height="{bottom}"/>{"".join(drawn)}</g>'
     )
 
 

@@ -464,12 +464,6 @@ def deciding_chart(figures: Figures) -> Chart:
         [Part(_("This period"), [], "f1"), Part(_("Period before"), [], "f4")],
         total=text,
         change=change_of(median, earlier, _duration, more_is_better=False),
-        columns=[_step_heading(figures.days.step), _("Median")],
-        rows=[
-            [label, _duration(seconds)]
-            for label, seconds in zip(labels, now, strict=True)
-            if seconds is not None
-        ],
     )
 
 

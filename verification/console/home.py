@@ -112,17 +112,20 @@ def _first_steps(place: Place, *, has_report: bool) -> dict[str, Any]:
 
 
 def _charts(figures: Figures) -> Iterator[Chart]:
+    """Draw three charts without their tables, which Figures has."""
     total, before = figures.total, figures.before
     size: dict[str, Any] = {"height": 150, "dates": 3}
     yield replace(
         bars(figures, "ordered", _("Reports ordered"), OUTCOMES, **size),
         total=f"{total.ordered:,}",
         change=change_of(total.ordered, before.ordered, "{:,}".format),
+        rows=(),
     )
     high = total.high_percent
     yield replace(
         bars(figures, "risk", _("High risk, of finished reports"), LEVELS, **size),
         total=percent(high),
         change=change_of(high, before.high_percent, percent, in_points=True),
+        rows=(),
     )
     yield deciding_chart(figures)

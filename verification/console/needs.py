@@ -16,6 +16,7 @@ from django.utils.translation import ngettext
 
 from monitoring.models import NEWEST_FIRST, Severity, alerts_of
 from verification.consents.models import Consent, ConsentStatus
+from verification.console.alert_words import alert_sentences
 from verification.console.base import Place, Text
 from verification.console.decline_notices import to_hand_over_here
 from verification.console.navigation import MOST, Count
@@ -23,7 +24,10 @@ from verification.db.base import force_custom_plan
 from verification.decisions import policies
 from verification.decisions.case_list import open_cases_of
 from verification.figures.summary import Figures
+from verification.privacy.disclosures import record_disclosures
+from verification.privacy.models import Channel
 from verification.reports.models import Report, ReportStatus
+from verification.reports.request import catalogue
 from verification.values.clock import now
 from verification.values.local_time import format_nairobi
 from webhooks.models import Configuration
@@ -278,6 +282,10 @@ def _alerts(place: Place, figures: Figures) -> Iterator[Need]:
     weight = list(Severity.values)
     pk, severity = max(newest, key=lambda row: weight.index(row[1]))
     first = unread.select_related("report").get(pk=pk)
+    # The sentence quotes a finding.
+    record_disclosures([first.report_id], Channel.CONSOLE, place.client.actor)
+    names = {name: one.display_name for name, one in catalogue().items()}
+    said = next(iter(alert_sentences(first, names)), first.title)
     is_critical = severity == Severity.CRITICAL
     yield Need(
         WAIT if is_critical else INFO,
@@ -292,7 +300,7 @@ def _alerts(place: Place, figures: Figures) -> Iterator[Need]:
         _("Read"),
         action_url=place.url("monitoring-alert", alert=pk) if len(newest) == 1 else "",
         about=first.report,
-        words=f"{first.title} ({_('critical')})" if is_critical else first.title,
+        words=f"{said} ({_('critical')})" if is_critical else said,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -116,9 +116,9 @@ class Sums:
 
     def add(self, other: Mapping[str, Any]) -> None:
         """Add what `other` has of these members."""
-        for one in fields(self):
-            if one.name in other:
-                setattr(self, one.name, getattr(self, one.name) + other[one.name])
+        for name in self.__slots__:
+            if more := other.get(name):
+                setattr(self, name, getattr(self, name) + more)
 
     @property
     def under_way(self) -> int:
