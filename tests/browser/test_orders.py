@@ -48,6 +48,7 @@ def test_officer_orders_by_keyboard(page, service, look):
     make_member(service, EMAIL)
     log_in(page, service, EMAIL)
     page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    press(page, "Menu")
     press(page, "Reports", "link")
     page.wait_for_url(re.compile("/reports/$"))
     press(page, "Order a report", "link")
