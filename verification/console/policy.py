@@ -158,7 +158,6 @@ def _dry_run_context(place: Place, dry: DryRun) -> dict[str, Any]:
     differing = [
         {
             "report": reports[one.report_id],
-            "at": one.ended_at,
             "was": one.decided,
             "would": one.outcome.status,
             "rule": one.outcome.rule,

@@ -13,7 +13,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -343,7 +342,6 @@ class Difference:
     """A report that was decided otherwise; `decided` is None if nobody decided."""
 
     report_id: UUID
-    ended_at: datetime
     decided: str | None
     outcome: Outcome
 
@@ -375,20 +373,19 @@ def dry_run(client: Client, rules: Rules) -> DryRun:
         )
         .order_by("-completed_at")
     )
-    columns = "id", "completed_at", "risk_score", "package"
-    rows = list(recent.values_list(*columns)[:DRY_RUN_REPORTS])
-    stored = {pk: (score, package) for pk, _, score, package in rows}
+    columns = "id", "risk_score", "package"
+    rows = recent.values_list(*columns)[:DRY_RUN_REPORTS]
+    stored = {pk: (score, package) for pk, score, package in rows}
     facts = read_facts(stored, checks_read(rules))
     with connection.cursor() as cursor:
         cursor.execute(DECIDED, [list(stored)])
         decided = dict(cursor.fetchall())
     compared = [
-        Difference(pk, ended_at, decided.get(pk), evaluate(rules, facts[pk]))
-        for pk, ended_at, *_ in rows
+        Difference(pk, decided.get(pk), evaluate(rules, facts[pk])) for pk in stored
     ]
     counts = Counter((one.decided, one.outcome.status) for one in compared)
     differences = [
         one for one in compared if one.decided and one.decided != one.outcome.status
     ]
     hits = Counter(one.outcome.rule for one in compared)
-    return DryRun(len(rows), counts, hits, differences)
+    return DryRun(len(stored), counts, hits, differences)
