@@ -125,4 +125,4 @@ def test_corrections_of_others_are_not_found(owner, correction):
 def test_reports_page_says_that_a_finding_is_under_correction(owner, correction):
     html = owner.page("reports-detail", report=correction.report_id)
 
-    assert "Under correction" in html
+    assert "says that this finding is wrong" in html

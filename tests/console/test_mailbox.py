@@ -220,8 +220,9 @@ def test_report_page_says_why_a_message_was_not_sent(owner, viewer, api):
     report = Report.objects.get().pk
     path = owner.url("mailbox-message", message=row.pk)
     html = owner.page("reports-detail", report=report)
-    assert "Request for consent (E-mail) Not sent this is the sandbox" in visible_text(
-        html
+    assert (
+        "Request for consent Not sent: this is the sandbox · by e-mail"
+        in visible_text(html)
     )
     assert path in html
     assert path not in viewer.page("reports-detail", report=report)

@@ -617,7 +617,7 @@ def test_viewer_is_offered_no_order(viewer, api: Api):
     assert "Order a report" not in viewer.page("reports")
     page = viewer.page("reports-detail", report=made)
     assert "Launch" not in page
-    assert "Cancel it" not in page
+    assert "Cancel the report" not in page
 
 
 @pytest.mark.usefixtures("new_minute")
@@ -737,8 +737,8 @@ def test_draft_is_launched_once_for_the_price_shown(owner, api: Api):
     first = owner.messages_after("reports-launch", shown, report=made)
     second = owner.messages_after("reports-launch", shown, report=made)
 
-    assert first == ["It is launched."]
-    assert second == ["It is launched already."]
+    assert first == ["Launched: the checks run now."]
+    assert second == ["The report is launched already."]
     assert LedgerEntry.objects.filter(kind="CHARGE").count() == 2
     assert AuditEvent.objects.filter(action="report.launched").count() == 1
 
@@ -762,10 +762,10 @@ def test_draft_without_consent_says_what_it_waits_for(admin):
 
     report = Report.objects.get()
     page = admin.page("reports-detail", report=report.pk)
-    assert "It names no consent yet. Edit it to add one." in page
-    assert "<dt>Consent</dt><dd>It comes later.</dd>" in page
+    assert "The draft names no consent yet. Edit it to add one." in page
+    assert "It comes later." in page
     told = admin.messages_after("reports-launch", {}, report=report.pk)
-    assert told == ["It names no consent yet. Edit it to add one."]
+    assert told == ["The draft names no consent yet. Edit it to add one."]
 
 
 def test_failed_checks_run_again_once(owner, api: Api):
@@ -774,7 +774,7 @@ def test_failed_checks_run_again_once(owner, api: Api):
     assert "KES 100.00" in owner.page("reports-retry", report=made)
 
     assert owner.messages_after("reports-retry", shown, report=made) == [
-        "They run again."
+        "The failed checks run again."
     ]
     api.work()
     assert owner.messages_after("reports-retry", shown, report=made) == [
@@ -788,9 +788,11 @@ def test_cancelled_report_gives_the_price_back(owner, api: Api):
     made = create_report_with_status(api, "RUNNING")
     assert "KES 100.00" in owner.page("reports-cancel", report=made)
 
-    assert owner.messages_after("reports-cancel", report=made) == ["It is cancelled."]
     assert owner.messages_after("reports-cancel", report=made) == [
-        "It has ended, and stays as it is."
+        "The report is cancelled."
+    ]
+    assert owner.messages_after("reports-cancel", report=made) == [
+        "The report has ended and stays as it is."
     ]
     assert sum(LedgerEntry.objects.values_list("amount", flat=True)) == 0
     assert AuditEvent.objects.filter(action="report.cancelled").count() == 1
@@ -804,7 +806,7 @@ def test_links_are_sent_again_once_a_minute(owner, api: Api):
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
 
     assert owner.messages_after("reports-consent-link", report=made) == [
-        "The subject gets another link. The one before works no more."
+        "The subject gets a new link. The old one stops working."
     ]
     assert Consent.objects.get().generation == 2
 

@@ -243,7 +243,7 @@ def test_findings_are_in_the_language_of_the_page(owner, api):
     html = owner.page("reports-detail", query={"lang": "sw"}, report=made)
 
     assert "Chanzo kinaonyesha kuwa mwenye nambari amefariki." in html
-    assert "Ulinganisho wa jina" in html
+    assert "Kwenye chanzo" in html
     assert "records the holder" not in html
 
 
@@ -253,11 +253,8 @@ def test_subject_is_labelled_in_kiswahili(owner, api):
     html = owner.page("reports-detail", query={"lang": "sw"}, report=made)
 
     rows = re.findall(r"<dt>(.*?)</dt><dd>(?:<bdi>)?(.*?)(?:</bdi>)?</dd>", html)
-    assert {
-        ("Kuhusu nani", "Mtu"),
-        ("Jina kamili", "Wanjiku Kamau"),
-        ("Nchi", "Kenya"),
-    } <= set(rows)
+    assert ("Jina kamili", "Wanjiku Kamau") in rows
+    assert "Mtu · Kenya" in html
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_several_reports_are_cancelled_after_a_question(officer, api):
     cancelled = Report.objects.filter(status="CANCELLED").values_list("pk", flat=True)
     assert {str(pk) for pk in cancelled} == {draft, waiting}
     assert "2 reports are cancelled." in said(done)
-    assert "It has ended, and stays as it is." in said(done)
+    assert "The report has ended and stays as it is." in said(done)
     assert f"{ready}" in said(done)
     assert "?status=DRAFT" in said(done)
     assert AuditEvent.objects.filter(action="report.cancelled").count() == 2

@@ -53,6 +53,7 @@ TABLE = {
     "reports": (ALL, None),
     "reports-chosen": (None, ALL),
     "reports-detail": (ALL, None),
+    "reports-progress": (ALL, None),
     "reports-pdf": (ALL, None),
     "reports-data-link": (None, MANAGERS),
     "reports-decide": (None, WORKERS),

@@ -30,7 +30,7 @@ from verification.console.fields import (
     filter_field,
     text_area,
 )
-from verification.console.reports import result_context
+from verification.console.finding_cards import result_context
 from verification.console.words import Topic, choices_of
 from verification.db.base import read_page
 from verification.files.storage import download

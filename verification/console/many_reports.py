@@ -59,7 +59,7 @@ from workspaces.members import Permission, require_permission, require_present
 from workspaces.models import Member
 
 NOT_A_DRAFT = _("It is not a draft.")
-NOT_IN_QUEUE = _("It does not wait for a decision.")
+NOT_IN_QUEUE = _("This report needs no decision.")
 NO_CHOICE = _("Choose reports in the list first.")
 NO_MEMBER = _("Choose a member who may decide.")
 NOT_COVERED = _("The balance does not cover it. Nothing was launched: top it up first.")
@@ -148,7 +148,10 @@ def _cancel(chosen: Chosen) -> HttpResponse:
                 "many_done", refused=[(one, ENDED) for one in chosen.reports]
             )
         return chosen.render(
-            "many_cancel", count=len(open_ones), credit=_credit_of(open_ones)
+            "many_cancel",
+            count=len(open_ones),
+            ended=len(chosen.reports) - len(open_ones),
+            credit=_credit_of(open_ones),
         )
 
     def cancel(report: Report) -> None:

@@ -49,22 +49,22 @@ from verification.reports.status import (
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, has_permission, require_present
 
-ENDED = _("It has ended, and stays as it is.")
-NOT_RETRYABLE = _("It has no failed check that could run again.")
+ENDED = _("The report has ended and stays as it is.")
+NOT_RETRYABLE = _("No failed check can run again.")
 CONSENT_GAPS = {
-    ConsentGap.NOT_NAMED: _("It names no consent yet. Edit it to add one."),
+    ConsentGap.NOT_NAMED: _("The draft names no consent yet. Edit it to add one."),
     ConsentGap.NOT_ATTESTED: _(
         "Its consent is not attested yet. Edit it once you have the consent."
     ),
-    ConsentGap.UNANSWERED: _("It waits for the consent of the subject."),
+    ConsentGap.UNANSWERED: _("The subject has not agreed yet."),
     ConsentGap.EXPIRED: _("The subject did not answer in time. Send the link again."),
     ConsentGap.REFUSED: _("The subject did not agree. Edit it to ask anew."),
     ConsentGap.OBJECTED: _("The subject has objected. Edit it with a newer consent."),
 }
 # The texts of CONSENT_OUTSTANDING are those of the gap, above.
 LAUNCH_BLOCKERS = {
-    "PAYMENT_OUTSTANDING": _("It waits for the payment."),
-    "NOT_A_DRAFT": _("It is launched already."),
+    "PAYMENT_OUTSTANDING": _("The payment has not come yet."),
+    "NOT_A_DRAFT": _("The report is launched already."),
 }
 
 
@@ -109,7 +109,9 @@ def launch(place: Place, report: UUID) -> HttpResponse:
     if place.posted is not None:
         digest = place.posted.get("digest", "")
         verb = partial(launch_as_quoted, place.client, [found.pk], digest)
-        return _carry_out(place, found, verb, "launched", _("It is launched."))
+        return _carry_out(
+            place, found, verb, "launched", _("Launched: the checks run now.")
+        )
     if not actions["launch"]:
         blockers = blocker_texts(actions["blockers"], actions["consent_gap"])
         return _refuse(place, found, " ".join(blockers))
@@ -133,7 +135,9 @@ def retry(place: Place, report: UUID) -> HttpResponse:
     if place.posted is not None:
         digest = place.posted.get("digest", "")
         verb = partial(retry_as_quoted, place.client, found.pk, digest)
-        return _carry_out(place, found, verb, "retried", _("They run again."))
+        return _carry_out(
+            place, found, verb, "retried", _("The failed checks run again.")
+        )
     if not actions_of(found)["retry"]:
         return _refuse(place, found, NOT_RETRYABLE)
     lines, digest = quote_retry(found)
@@ -153,7 +157,9 @@ def cancel(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
     if place.posted is not None:
         verb = partial(cancel_report, place.client, found.pk)
-        return _carry_out(place, found, verb, "cancelled", _("It is cancelled."))
+        return _carry_out(
+            place, found, verb, "cancelled", _("The report is cancelled.")
+        )
     if found.is_ended:
         return _refuse(place, found, ENDED)
     results = found.results.select_related("definition").order_by("position")
@@ -174,7 +180,7 @@ def resend_consent(place: Place, report: UUID) -> HttpResponse:
     """Send the subject another link to the consent page; the old one stops working."""
     found = place.get_report(report)
     verb = partial(consent_links.resend, place.client, found.pk)
-    done = _("The subject gets another link. The one before works no more.")
+    done = _("The subject gets a new link. The old one stops working.")
     return _carry_out(place, found, verb, "consent-resent", done)
 
 
@@ -183,7 +189,7 @@ def resend_payment(place: Place, report: UUID) -> HttpResponse:
     """Send the payer another link to the payment page; the old one stops working."""
     found = place.get_report(report)
     verb = partial(payment_links.resend, place.client, found.pk)
-    done = _("The payer gets another link. The one before works no more.")
+    done = _("The payer gets a new link. The old one stops working.")
     return _carry_out(place, found, verb, "payment-resent", done)
 
 

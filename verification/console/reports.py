@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django import forms
 from django.db import transaction
 from django.http import HttpResponse
-from django.utils.translation import get_language
+from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from verification.checks.events import consent_status_of
-from verification.checks.finding_words import (
-    flag_text,
-    label_of,
-    summary_text,
-    text_of,
-)
-from verification.checks.models import CheckResult, ResultStatus
+from verification.checks.finding_words import label_of
+from verification.checks.models import NAME_PARTS, ResultStatus
 from verification.checks.packages import package_of, packages_of
 from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
@@ -27,7 +25,6 @@ from verification.console.base import (
     Refusals,
     Text,
     member_required,
-    names_of_actors,
     post_required,
 )
 from verification.console.batches import batch_of
@@ -43,14 +40,15 @@ from verification.console.decision_pages import (
     is_sent_twice,
 )
 from verification.console.fields import (
-    COUNTRIES,
     FilterForm,
     date_field,
     filter_field,
     search_field,
 )
+from verification.console.finding_cards import result_context, value_text
 from verification.console.report_actions import action_context
 from verification.console.sandbox_pages import describe_message
+from verification.console.timeline import timeline_of
 from verification.console.words import WORDS, Topic, choices_of
 from verification.decisions import decide as verbs
 from verification.decisions.case_list import standings_of
@@ -61,9 +59,16 @@ from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import erasure_of
 from verification.privacy.models import Channel, Erasure
 from verification.reports.hosted_links import ResendTooSoon, client_messages
-from verification.reports.models import SUBJECT_LABELS, Report, StatusChange
+from verification.reports.models import (
+    SUBJECT_LABELS,
+    Report,
+    ReportStatus,
+    RiskLevel,
+)
+from verification.reports.numbers import papers_of
 from verification.reports.queries import Filters, Sort, list_reports
 from verification.reports.request import InvalidRequest
+from verification.values.countries import country_name
 from verification.values.local_time import NAIROBI
 from verification.web.pages import attachment
 from workspaces.members import Permission, has_permission
@@ -100,6 +105,13 @@ NO_DATA_LINK = {
     "ERASED": _("The details of the subject were erased."),
     "NOT_ME": _("The person at this address is not the subject."),
     "UNANSWERED": _("The subject has not answered your request yet."),
+}
+# Why a report failed; other texts are stored with it.
+FAILURES = {
+    "CHECKS_FAILED": _("Some checks could not be completed."),
+    "CONSENT_DECLINED": _("The subject declined the checks."),
+    "CONSENT_EXPIRED": _("The subject did not answer in time."),
+    "PAYMENT_EXPIRED": _("Nobody paid in time."),
 }
 NOT_SENT: Refusals = {
     AccessNotSendable: lambda e: NO_DATA_LINK[e.why],
@@ -161,34 +173,64 @@ def decide(place: Place, report: UUID) -> HttpResponse:
     return after_decision(place, made, case)
 
 
+@member_required()
+def progress(place: Place, report: UUID) -> HttpResponse:
+    """Return the report's page once it differs from what was seen; nothing until then.
+
+    An open page asks this while checks run, so it costs two short queries.
+    """
+    found = place.get_report(report)
+    if place.request.GET.get("seen") == _state_of(found):
+        return HttpResponse(status=204)
+    return _render_report(place, found)
+
+
+def _state_of(report: Report) -> str:
+    """Return what changes whenever the report or one of its checks moves on."""
+    ended = report.results.exclude(completed_at=None).count()
+    return f"{report.updated_at.timestamp():.6f}-{ended}"
+
+
 def _render_report(
     place: Place, found: Report, form: DecisionForm | None = None
 ) -> HttpResponse:
     place.record("report.opened", found)
     record_disclosures([found.pk], Channel.CONSOLE, place.client.actor)
-    results = found.results.select_related("definition").order_by("position")
-    subject = found.subject or {}
+    rows = found.results.select_related("definition").order_by("position")
+    results = [result_context(result, found) for result in rows]
     consent = getattr(found, "consent", None)
     erasure = erasure_of(found) if found.erased_at else None
+    corrections = found.corrections.select_related("request").order_by("id")
+    names = {row.name: row.definition.display_name for row in rows}
+    timeline = timeline_of(found)
+    may_answer = has_permission(place.member, Permission.ANSWER_SUBJECTS)
     shown = {
         "report": found,
         "package": package_of(found),
         "batch": batch_of(found),
-        "subject": [
-            (_label_of(name), text)
-            for name, value in subject.items()
-            if (text := _subject_text(name, value))
-        ],
-        "corrections": found.corrections.select_related("request").order_by("id"),
-        "results": [result_context(result, found) for result in results],
+        "country": country_name(found.country, get_language() or "en"),
+        "ordered_by": timeline[-1].by if timeline else "",
+        "subject": list(_subject_of(found)),
+        "kept_until": _kept_until(found),
+        "failure": FAILURES.get(found.failure_code, found.failure_message),
+        "corrections": [(one, names.get(one.check_name, "")) for one in corrections],
+        "results": sorted(results, key=lambda one: -(one["score"] or 0)),
+        **_verdict_of(found, results),
+        "standing": standings_of([found.pk]).get(found.pk),
         "consent": consent,
         # A draft may name none, although its checks need one.
         "consent_status": consent_status_of(found),
         "reason": reason_of(consent) if consent else None,
+        "papers": papers_of(found),
         "payment": getattr(found, "payment", None),
+        "can_send_data": may_answer and consent and not found.erased_at,
         "messages_sent": [describe_message(m) for m in client_messages(found)],
-        "timeline": _timeline_of(found),
+        "timeline": timeline,
         "erasure": erasure if erasure and erasure.ended_at else None,
+        "is_refreshed": not found.is_ended and found.status != ReportStatus.DRAFT,
+        "seen": _state_of(found),
+        # People answer more slowly than sources.
+        "pause": 5 if found.status == ReportStatus.RUNNING else 20,
         **decision_context(place, found, form),
         **case_context(place, found),
         **action_context(place, found),
@@ -196,25 +238,53 @@ def _render_report(
     return place.render("reports/detail", shown)
 
 
-def _label_of(name: str) -> Text:
-    if name == "subjectType":
-        return _("About whom")
-    return SUBJECT_LABELS.get(name) or label_of(name)
+def _verdict_of(report: Report, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the totals of the checks, and which of them made the risk."""
+    severities = Counter(flag["severity"] for one in results for flag in one["flags"])
+    count = severities.total()
+    flags = ""
+    if count:
+        total = ngettext("%(count)s flag", "%(count)s flags", count) % {"count": count}
+        each = (
+            f"{severities[level]} {str(WORDS[Topic.RISK][level]).lower()}"
+            for level in (RiskLevel.HIGH, RiskLevel.MEDIUM, RiskLevel.LOW)
+            if severities[level]
+        )
+        flags = f"{total}: {', '.join(each)}"
+    riskiest = (
+        one["name"]
+        for one in results
+        if report.risk_score and one["score"] == report.risk_score
+    )
+    return {
+        "checks": {
+            "all": len(results),
+            "done": sum(one["is_done"] for one in results),
+            "failed": sum(one["status"] == ResultStatus.FAILED for one in results),
+            "flags": flags,
+        },
+        "deciding_checks": ", ".join(riskiest),
+        "total": sum(one["price"] for one in results),
+    }
 
 
-def _subject_text(name: str, value: Any) -> str:
-    if name == "subjectType":
-        return str(WORDS[Topic.SUBJECT][value])
-    if name == "country":
-        return str(dict(COUNTRIES).get(value, value))
-    return text_of(value, name)
+def _subject_of(report: Report) -> Iterator[tuple[Text, str]]:
+    """Yield the details of the subject that the head of the page does not have."""
+    subject = report.subject or {}
+    above = {"subjectType", "country"}
+    if subject.get("fullName"):
+        above |= {*NAME_PARTS}
+    for name, value in subject.items():
+        if name not in above and (text := value_text(value, name)):
+            yield SUBJECT_LABELS.get(name) or label_of(name), text
 
 
-def _timeline_of(report: Report) -> list[tuple[StatusChange, str]]:
-    """Return each change with its actor, a member by name."""
-    changes = list(report.status_changes.all())
-    names = names_of_actors(report.workspace_id, {one.actor for one in changes})
-    return [(one, names.get(one.actor, one.actor)) for one in changes]
+def _kept_until(report: Report) -> datetime | None:
+    """Return when the details are erased, of an ended report that has them."""
+    if report.completed_at is None or report.erased_at:
+        return None
+    kept = report.workspace.retention_of(report.environment, report.created_at)
+    return report.completed_at + kept
 
 
 @member_required()
@@ -249,29 +319,3 @@ def send_data_link(place: Place, report: UUID) -> HttpResponse:
         place.record("report.data-link-sent", found)
     sent = _("The subject gets a link to their data.")
     return place.to("reports-detail", success=sent, report=found.pk)
-
-
-def result_context(result: CheckResult, report: Report | None = None) -> dict[str, Any]:
-    """Return what a page shows of a result, in its report if that is given."""
-    outdated = result.outdated_details(report.subject) if report else []
-    finding = result.finding or {}
-    details = (finding.get("details") or {}).items()
-    return {
-        "name": result.definition.display_name,
-        "status": result.status,
-        "is_disputed": result.disputed_at is not None,
-        "is_done": result.status == ResultStatus.COMPLETED,
-        "level": result.risk_level,
-        "score": result.score,
-        "summary": summary_text(result.name, finding, result.score)
-        or result.failure_message,
-        "failure": result.failure_code,
-        "flags": [
-            {**flag, "message": flag_text(flag)} for flag in finding.get("flags") or ()
-        ],
-        "details": [(label_of(k), text) for k, v in details if (text := text_of(v, k))],
-        "price": result.price,
-        "reused": result.reused,
-        "outdated": ", ".join(map(label_of, outdated)),
-        "at": result.completed_at,
-    }

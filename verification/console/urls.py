@@ -48,6 +48,7 @@ class EnvironmentConverter(StringConverter):
 register_converter(EnvironmentConverter, "environment")
 
 REPORT = [
+    path("progress", reports.progress, name="reports-progress"),
     path("pdf", reports.pdf, name="reports-pdf"),
     path("decide", reports.decide, name="reports-decide"),
     path("again", order_pages.repeat, name="reports-again"),

@@ -275,6 +275,12 @@ MARKS: dict[Topic, Mapping[str, tuple[str, str]]] = {
         ReportStatus.FAILED: ("is-bad", "circle-x"),
         ReportStatus.CANCELLED: ("", "ban"),
     },
+    Topic.RISK: {
+        RiskLevel.LOW: ("is-ok", "circle-check"),
+        RiskLevel.MEDIUM: ("is-wait", "triangle-alert"),
+        RiskLevel.HIGH: ("is-bad", "octagon-alert"),
+        RiskLevel.UNKNOWN: ("", "circle-dashed"),
+    },
     Topic.CHECK: {
         ResultStatus.RUNNING: ("is-info", "loader"),
         ResultStatus.COMPLETED: ("is-ok", "circle-check"),

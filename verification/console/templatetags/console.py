@@ -80,27 +80,34 @@ def badge(context: dict[str, Any], code: str, topic: str) -> SafeString:
 def risk(level: str | None, score: int | None = None) -> SafeString:
     """Draw the meter of a risk, with its score and its word."""
     word = words(level or RiskLevel.UNKNOWN, Topic.RISK)
+    number = SafeString("") if score is None else format_html("<b>{}</b> ", score)
+    return format_html(
+        '<span class="risk">{} {}<span>{}</span></span>',
+        *(meter(level, score), number, word),
+    )
+
+
+@register.simple_tag
+def meter(level: str | None, score: int | None = None) -> SafeString:
+    """Draw the meter of a risk alone, beside its word."""
     if score is None:
-        number = SafeString("")
         bars = SafeString(
             '<rect class="none" x=".5" y=".5" width="63" height="7" rx="3.5"/>'
         )
     else:
-        number = format_html("<b>{}</b> ", score)
         bars = format_html_join(
             "",
             '<rect{} x="{}" width="{}" height="8" rx="1.5"/>',
-            _meter(score, str(level).lower()),
+            _bars(score, str(level).lower()),
         )
     return format_html(
-        '<span class="risk"><svg class="meter" viewBox="0 0 64 8"'
-        ' preserveAspectRatio="none" aria-hidden="true">{}</svg>'
-        " {}<span>{}</span></span>",
-        *(bars, number, word),
+        '<svg class="meter" viewBox="0 0 64 8" preserveAspectRatio="none"'
+        ' aria-hidden="true">{}</svg>',
+        bars,
     )
 
 
-def _meter(score: int, css: str) -> Iterator[tuple[SafeString, float, str]]:
+def _bars(score: int, css: str) -> Iterator[tuple[SafeString, float, str]]:
     """Return (class, place, width) of the meter's bars: its ground, and its filling."""
     filled = format_html(' class="{}"', css)
     for first, last, x, width in METER:

@@ -1,0 +1,217 @@
+"""The page of a report: what was found against what was given, and what happened."""
+
+import gzip
+import re
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import now
+
+from tests.world.clients import erase, person
+from tests.world.decisions import create_ready_report
+from tests.world.orders import create_report_with_status
+from verification.checks.models import CheckDefinition, CheckResult
+from verification.console.finding_cards import result_context
+from verification.console.timeline import HAPPENED, timeline_of
+from verification.db.ids import uuid7
+from verification.reports.models import Report
+from verification.reports.status import record_note
+
+MAX_WEIGHT = 12 * 1024
+
+
+def compared(result: CheckResult) -> dict[str, tuple[str, str, str]]:
+    """Return (given, found, verdict) of each compared detail."""
+    return {
+        row.label: (row.given, row.found, str(row.verdict[2]) if row.verdict else "")
+        for row in result_context(result)["compared"]
+    }
+
+
+def result_with(report: str, **details) -> CheckResult:
+    """Return the report's result of IDENTITY with these details in its finding."""
+    result = CheckResult.objects.get(report=report, name="IDENTITY")
+    result.finding = {**result.finding, "details": details}
+    return result
+
+
+def plain(html: str) -> str:
+    """Return the words of a page's main part."""
+    main = html.partition("<main")[2].partition("</main>")[0]
+    return " ".join(re.sub(r"<[^>]*>", " ", main).split())
+
+
+def test_details_are_compared_with_what_was_given(api):
+    report = create_ready_report(api)
+
+    result = result_with(
+        report,
+        idNumber="12345678",
+        fullName="Wanjiru Kamau",
+        dateOfBirth="1990-12-31",
+        nameMatch="PARTIAL_MATCH",
+        dateOfBirthMatch="NO_MATCH",
+    )
+
+    assert compared(result) == {
+        "ID number": ("12345678", "12345678", "Same"),
+        "Name": ("Wanjiku Kamau", "Wanjiru Kamau", "Alike"),
+        "Date of birth": ("", "31 Dec 1990", "Differs"),
+    }
+
+
+def test_number_that_the_source_does_not_know_is_not_the_same(api):
+    report = create_ready_report(api)
+
+    result = result_with(report, idNumber="12345678", fullName=None, nameMatch=None)
+
+    assert compared(result) == {
+        "ID number": ("12345678", "", ""),
+        "Name": ("Wanjiku Kamau", "", ""),
+    }
+
+
+def test_details_that_nobody_compared_are_listed(api):
+    report = create_ready_report(api)
+
+    shown = result_context(
+        result_with(
+            report,
+            creditScore=402,
+            totalOverdue=41750,
+            currency="KES",
+            accounts=[{"lender": "Mara"}, {"lender": "Tumaini"}],
+        )
+    )
+
+    assert shown["compared"] == []
+    assert shown["key_details"] == [
+        ("Credit score", "402"),
+        ("Total overdue", "KES 41,750.00"),
+    ]
+    assert ("Accounts", ["Lender: Mara", "Lender: Tumaini"]) in shown["details"]
+
+
+def test_page_says_why_the_risk_is_high(owner, api):
+    only = {"checksRequested": ["IDENTITY"]}
+    made = api.create({**person(idNumber="90000003"), **only})["id"]
+    api.work()
+
+    words = plain(owner.page("reports-detail", report=made))
+
+    assert "Decided by National identity" in words
+    assert re.search(r"\d flags?: 1 high", words)
+    assert "High · DECEASED" in words
+    assert Report.objects.get(pk=made).number in words
+
+
+def test_timeline_has_words_and_names_keys(api):
+    report = Report.objects.get(pk=create_ready_report(api))
+    for trigger in HAPPENED:
+        record_note(report, trigger, "engine", now())
+    record_note(report, "of a later version", "somebody", now())
+
+    entries = timeline_of(report)
+
+    assert entries[0][1] == "of a later version"
+    assert entries[0].by == "somebody"
+    assert {str(entry.text) for entry in entries} >= {
+        str(text) for text, _, _ in HAPPENED.values()
+    }
+    assert str(entries[-1].by) == f"the key “{api.key.name}”"
+
+
+def test_open_page_is_refreshed_only_once_the_report_moves_on(owner, api):
+    made = api.create(person())["id"]
+    html = owner.page("reports-detail", report=made)
+    seen = re.search(r'hx-get="[^"]*\?seen=([^"]+)"', html)[1]
+
+    same = owner.get("reports-progress", query={"seen": seen}, report=made)
+    api.work()
+    moved = owner.get("reports-progress", query={"seen": seen}, report=made)
+
+    assert (same.status_code, same.content) == (204, b"")
+    assert moved.status_code == 200
+    assert 'id="refresh"></div>' in moved.content.decode()
+
+
+@pytest.mark.parametrize("status", ["DRAFT", "READY", "FAILED", "CANCELLED"])
+def test_page_of_a_report_that_stands_still_asks_nothing(owner, api, status):
+    made = create_report_with_status(api, status)
+
+    assert (
+        "hx-get" not in owner.page("reports-detail", report=made).partition("<main")[2]
+    )
+
+
+def test_progress_of_others_is_not_found(stranger, api):
+    made = api.create(person())["id"]
+
+    assert stranger.get("reports-progress", report=made).status_code == 404
+
+
+def test_restricted_report_says_so(owner, api):
+    made = create_ready_report(api)
+    Report.objects.filter(pk=made).update(restricted_at=now())
+
+    words = plain(owner.page("reports-detail", report=made))
+
+    assert "do not use this report for anything else" in words
+
+
+def test_erased_report_shows_its_certificate_and_no_details(owner, api):
+    made = create_ready_report(api)
+    erasure = erase(api, made)
+
+    words = plain(owner.page("reports-detail", report=made))
+
+    assert "Details erased" in words
+    assert f"Certificate {erasure.number} (PDF)" in words
+    assert "Wanjiku" not in words
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+@pytest.mark.parametrize("name", ["و" * 200, "张伟", "A" * 200, "<b>O'Brien</b>"])
+def test_page_shows_unusual_names(owner, api, name, language):
+    made = api.create(person(fullName=name))["id"]
+    api.work()
+
+    for page, more in (("reports", {}), ("reports-detail", {"report": made})):
+        html = owner.page(page, query={"lang": language}, **more)
+        assert "<b>O'Brien" not in html
+        assert f"<bdi>{name[:3]}" in html or "&lt;b&gt;" in html
+
+
+def test_pages_with_much_to_show_are_light(owner, api):
+    report = Report.objects.get(pk=create_ready_report(api))
+    result = report.results.first()
+    flags = [
+        {"code": f"FLAG_{n}", "severity": "HIGH", "message": f"It differs, {n}."}
+        for n in range(10)
+    ]
+    result.finding = {**result.finding, "flags": flags}
+    result.save()
+    taken = report.results.values_list("name", flat=True)
+    others = CheckDefinition.objects.exclude(name__in=list(taken))
+    for number, definition in enumerate(others[:7], 3):
+        result.id, result.definition, result.name = uuid7(), definition, definition.name
+        result.position = number
+        result.save(force_insert=True)
+    assert report.results.count() == 10
+    api.create(*(person(idNumber=f"900000{n:02}") for n in range(30)))
+
+    for page, more in (("reports", {}), ("reports-detail", {"report": report.pk})):
+        html = owner.page(page, **more)
+        assert len(gzip.compress(html.encode())) < MAX_WEIGHT, page
+
+
+def test_ended_report_says_until_when_it_is_kept(owner, api):
+    made = create_ready_report(api)
+    ended = now() - timedelta(days=1)
+    Report.objects.filter(pk=made).update(completed_at=ended)
+
+    kept = Report.objects.get(pk=made)
+    until = kept.completed_at + kept.workspace.retention_of("sandbox", kept.created_at)
+    words = plain(owner.page("reports-detail", report=made))
+
+    assert f"Kept until {until:%-d %b %Y}" in words

@@ -1,0 +1,189 @@
+"""The card of a check: what was found against what was given, flags and details."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import Any, NamedTuple
+
+from django.utils.formats import date_format
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from verification.checks.finding_words import (
+    flag_text,
+    label_of,
+    summary_text,
+    text_of,
+)
+from verification.checks.models import CheckResult, ResultStatus
+from verification.reports.models import NAME_PARTS, Report
+
+ICONS = {
+    "IDENTITY": "fingerprint",
+    "TAX": "receipt-text",
+    "EMPLOYMENT": "user-round-check",
+    "BUSINESS": "building-2",
+    "CREDIT": "credit-card",
+}
+NAMES = ("fullName", "taxpayerName", "registeredName", "employeeName", "name")
+
+# Of these the source has found the record; a source that found none repeats them.
+NUMBERS = ("idNumber", "kraPin", "registrationNumber")
+# The comparison -> the details that it compares, as they are given
+COMPARISONS = {
+    "nameMatch": ("fullName",),
+    "dateOfBirthMatch": ("dateOfBirth",),
+    "employerMatch": ("employerName",),
+    "jobTitleMatch": ("jobTitle",),
+    "datesMatch": ("employmentStart", "employmentEnd"),
+}
+# (class, icon, words) of a comparison
+VERDICTS: dict[str, tuple[str, str, Promise]] = {
+    "MATCH": ("good", "check", _("Same")),
+    "PARTIAL_MATCH": ("part", "equal-approximately", _("Alike")),
+    "NO_MATCH": ("bad", "x", _("Differs")),
+}
+# The details that say most; all others are folded
+KEY_DETAILS = (
+    "pinStatus",
+    "companyStatus",
+    "lifeStatus",
+    "listingStatus",
+    "creditScore",
+    "scoreBand",
+    "openAccounts",
+    "nonPerformingAccounts",
+    "totalBalance",
+    "totalOverdue",
+    "worstDaysInArrears",
+    "hitCount",
+)
+# How people know the sources; a name that is not here stays as it is.
+SOURCES = {
+    "companies_house": "Companies House",
+    "gleif": "GLEIF",
+    "kra": "KRA",
+    "metropol": "Metropol CRB",
+    "opensanctions": "OpenSanctions",
+    "prembly": "Prembly",
+    "sandbox": "Sandbox",
+    "smile_id": "Smile ID",
+    "smile_id_v3": "Smile ID",
+}
+ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+AMOUNTS = ("totalBalance", "totalOverdue")
+
+
+class Compared(NamedTuple):
+    """What was given and what the source has; `verdict` is None if nobody compared."""
+
+    label: str
+    given: str
+    found: str
+    # The members of the finding's details that the row shows
+    names: tuple[str, ...]
+    verdict: tuple[str, str, Promise] | None
+
+
+def result_context(result: CheckResult, report: Report | None = None) -> dict[str, Any]:
+    """Return what a page shows of a result, in its report if that is given."""
+    outdated = result.outdated_details(report.subject) if report else []
+    finding = result.finding or {}
+    details: dict[str, Any] = finding.get("details") or {}
+    subject = (report or result.report).subject or {}
+    compared = list(_compare(details, result.inputs or subject))
+    shown = {*COMPARISONS}.union(*(row.names for row in compared))
+    rest = {name: value for name, value in details.items() if name not in shown}
+    source = (finding.get("evidence") or {}).get("provider", "")
+    return {
+        "name": result.definition.display_name,
+        "icon": ICONS.get(result.definition.category, "shield-check"),
+        "status": result.status,
+        "is_disputed": result.disputed_at is not None,
+        "is_done": result.status == ResultStatus.COMPLETED,
+        "level": result.risk_level,
+        "score": result.score,
+        "summary": summary_text(result.name, finding, result.score)
+        or result.failure_message,
+        "failure": result.failure_code,
+        "flags": [
+            {**flag, "message": flag_text(flag)} for flag in finding.get("flags") or ()
+        ],
+        "compared": compared,
+        "key_details": [
+            (label_of(name), _amount(rest, name) or value_text(rest[name], name))
+            for name in KEY_DETAILS
+            if value_text(rest.get(name), name)
+        ],
+        "details": [
+            (label_of(name), texts)
+            for name, value in rest.items()
+            if name not in KEY_DETAILS and (texts := _texts(value, name))
+        ],
+        "source": SOURCES.get(source, source),
+        "price": result.price,
+        "reused": result.reused,
+        "seconds": result.duration_ms and result.duration_ms / 1000,
+        "outdated": ", ".join(map(label_of, outdated)),
+        "at": result.completed_at,
+    }
+
+
+def _compare(
+    details: Mapping[str, Any], given: Mapping[str, Any]
+) -> Iterator[Compared]:
+    """Yield the rows of the table; none if the source has compared nothing."""
+    if not any(name in details for name in COMPARISONS):
+        return
+    found_name = next((details[one] for one in NAMES if details.get(one)), None)
+    for name in NUMBERS:
+        if given.get(name) and name in details:
+            has = details[name] if found_name else None
+            same = has is not None and _plain(has) == _plain(given[name])
+            yield _row((name,), given[name], has, "MATCH" if same else None)
+    for verdict, members in COMPARISONS.items():
+        for name in members:
+            names: tuple[str, ...] = (name,)
+            known, has = given.get(name), details.get(name)
+            if name == "fullName":
+                parts = [given[part] for part in NAME_PARTS if given.get(part)]
+                names, known, has = NAMES, known or " ".join(parts), found_name
+            if verdict in details and (known or has):
+                yield _row(names, known, has, details[verdict])
+
+
+def _row(
+    names: tuple[str, ...], given: Any, found: Any, verdict: str | None
+) -> Compared:
+    texts = value_text(given, names[0]), value_text(found, names[0])
+    return Compared(label_of(names[0]), *texts, names, VERDICTS.get(verdict or ""))
+
+
+def value_text(value: Any, name: str) -> str:
+    """Return a detail for people, with a day as they write it."""
+    if isinstance(value, str) and ISO_DAY.fullmatch(value):
+        try:
+            return date_format(date.fromisoformat(value), "j M Y")
+        except ValueError:
+            return value
+    return text_of(value, name)
+
+
+def _plain(number: Any) -> str:
+    return "".join(str(number).split()).upper()
+
+
+def _amount(details: Mapping[str, Any], name: str) -> str:
+    """Return an amount with its currency; empty for another detail."""
+    value = details[name]
+    if name not in AMOUNTS or not isinstance(value, int | float):
+        return ""
+    return f"{details.get('currency') or ''} {value:,.2f}".strip()
+
+
+def _texts(value: Any, name: str) -> list[str]:
+    """Return the lines of a detail: each row of a list stands on its own."""
+    rows = value if isinstance(value, list) else [value]
+    return [text for row in rows if (text := value_text(row, name))]
