@@ -364,7 +364,7 @@ def _scale(top: float, height: int) -> SafeString:
 def _label(text: str, x: float, y: float) -> SafeString:
     """Write a value beside its bar or point, and inside of the chart at its edges."""
     anchor = _anchor(x, edge=2 * len(text) if len(text) > 3 else 0)
-    place = {"start": 0.0, "end": 100.0}.get(anchor, x)
+    place = {"start": max(x - 2, 0), "end": min(x + 2, 100)}.get(anchor, x)
     return format_html(
         '<text class="label" x="{}" y="{}" text-anchor="{}">{}</text>',
         *(_x(place), _y(y), anchor, text),
