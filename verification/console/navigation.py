@@ -37,6 +37,10 @@ class Count:
     is_bad: bool = False
 
     @property
+    def late_text(self) -> str:
+        return f"{MOST}+" if self.late > MOST else f"{self.late}"
+
+    @property
     def most(self) -> int:
         return MOST
 

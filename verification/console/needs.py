@@ -287,6 +287,7 @@ def _alerts(place: Place, figures: Figures) -> Iterator[Need]:
     names = {name: one.display_name for name, one in catalogue().items()}
     said = next(iter(alert_sentences(first, names)), first.title)
     is_critical = severity == Severity.CRITICAL
+    critical = _("critical")
     yield Need(
         WAIT if is_critical else INFO,
         "activity",
@@ -297,10 +298,10 @@ def _alerts(place: Place, figures: Figures) -> Iterator[Need]:
         )
         % _shown(len(newest)),
         f"{place.url('monitoring-alerts')}?read=no",
-        _("Read"),
+        _("See alerts"),
         action_url=place.url("monitoring-alert", alert=pk) if len(newest) == 1 else "",
         about=first.report,
-        words=f"{said} ({_('critical')})" if is_critical else said,
+        words=f"{said} ({critical})" if is_critical else said,
     )
 
 
