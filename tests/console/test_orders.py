@@ -296,6 +296,15 @@ def test_report_about_the_same_subject_is_shown_before_the_order(officer, api: A
     assert "Ordered for KES 50.00." in officer.press("order")
 
 
+def test_subject_of_many_reports_is_ordered_again(officer, api: Api):
+    for _ in range(4):
+        api.create(person())
+
+    officer.quote(**{**WANJIKU, "reuse": ""}, **attested())
+
+    assert "Ordered for KES 50.00." in officer.press("order")
+
+
 def test_order_takes_what_was_typed_after_the_price(officer):
     officer.press("update")
     assert "Order for KES 50.00" in officer.html

@@ -79,6 +79,7 @@ Item = dict[str, Any]
 REQUEST = "console order"
 # A report about the same subject is pointed out for so long before it is ordered again.
 SAME_SUBJECT = timedelta(days=1)
+MOST_OTHERS = 3
 MOMENT_FORMAT = "%Y-%m-%dT%H:%M"
 ON = "on"
 # Members of a subject to which we write
@@ -526,7 +527,7 @@ def same_subject_reports(client: Client, orders: Sequence[Order]) -> list[Report
     """Return newer reports about the subjects, which might be the same orders."""
     where = (client.workspace.pk, client.environment)
     subjects = [one.subject.in_workspace(*where).id for one in orders]
-    return list(_newer_reports(client, subjects).order_by("-id")[:3])
+    return list(_newer_reports(client, subjects)[:MOST_OTHERS])
 
 
 def _newer_reports(client: Client, subject_ids: Iterable[Any]) -> QuerySet[Report]:
@@ -537,7 +538,7 @@ def _newer_reports(client: Client, subject_ids: Iterable[Any]) -> QuerySet[Repor
         created_at__gt=now() - SAME_SUBJECT,
         erased_at=None,
     )
-    return found.exclude(status=ReportStatus.CANCELLED)
+    return found.exclude(status=ReportStatus.CANCELLED).order_by("-id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -585,7 +586,9 @@ def require_known(
     """Raise QuoteChanged if another report is about a subject and not `known` by id."""
     reports = [new.report for new in created]
     found = _newer_reports(client, (report.subject_id for report in reports))
-    if found.exclude(pk__in=[*known, *(report.pk for report in reports)]).exists():
+    others = found.exclude(pk__in=[report.pk for report in reports])
+    newest = others.values_list("pk", flat=True)[:MOST_OTHERS]
+    if not {str(pk) for pk in newest} <= set(known):
         raise QuoteChanged
 
 
