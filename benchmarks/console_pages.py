@@ -26,8 +26,8 @@ from verification.decisions.models import Case, PolicyVersion
 from workspaces.models import Member, Role, Workspace
 
 MILLISECONDS = 150
-# Its own bench is `console_figures`.
-ELSEWHERE = {"figures"}
+# Their own bench is `console_figures`.
+ELSEWHERE = {"figures", "figures-csv"}
 # Of the list of reports; `lists` measures its filters.
 QUERIES = (
     "sort=oldest",

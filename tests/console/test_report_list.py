@@ -44,6 +44,7 @@ def test_list_is_sorted_by_time_or_risk(owner, api):
     assert listed(owner, sort="oldest") == [draft, high, low]
     assert listed(owner, sort="risk") == [high, low, draft]
     assert listed(owner, sort="risk", status="READY") == [high, low]
+    assert listed(owner, sort="risk", status="DRAFT") == [draft]
     assert listed(owner, sort="name") == [low, high, draft]
 
 

@@ -24,6 +24,7 @@ from verification.db.bulk_insert import Row
 from verification.db.encryption import derive_term_keys, hash_term, keyed_hashes
 from verification.reports.models import (
     Report,
+    ReportStatus,
     SearchEntry,
     Subject,
     fold_text,
@@ -162,6 +163,16 @@ ORDERS: dict[Sort, tuple[Any, ...]] = {
 }
 
 
+# Reports with these states have no score yet, or never get one.
+UNSCORED = {
+    ReportStatus.DRAFT,
+    ReportStatus.PENDING_CONSENT,
+    ReportStatus.PENDING_PAYMENT,
+    ReportStatus.RUNNING,
+    ReportStatus.CANCELLED,
+}
+
+
 @force_custom_plan()
 def list_reports(
     workspace_id: UUID,
@@ -173,6 +184,9 @@ def list_reports(
     size: int,
 ) -> ResultPage[Report]:
     """Return a page of the matching reports, and their total number."""
+    if sort == Sort.RISK and filters.status in UNSCORED:
+        # The index by risk would be read to its end for them.
+        sort = Sort.NEWEST
     matching = _filtered_reports(workspace_id, environment, filters)
     # The index alone gives the ids, so the table is read for this page's rows only.
     ids = matching.order_by(*ORDERS[sort]).values_list("id", flat=True)
