@@ -116,6 +116,20 @@ def test_mapping_is_remembered_for_the_same_headings(sender, owner, stranger):
     assert guesses(Sender(owner).send(people(*SIZES, headings=headings)))
 
 
+def test_order_is_refused_when_a_colleague_changed_the_mapping(sender, owner):
+    sender.send(people(*SIZES, headings=UNKNOWN))
+    map_columns(sender, "subject-fullName", "subject-idNumber", "")
+    assert 'value="order"' in sender.send(people(SIZES[0], headings=UNKNOWN), "b.csv")
+    colleague = Sender(owner)
+    colleague.send(people(SIZES[1], headings=UNKNOWN), "c.csv")
+    map_columns(colleague, "subject-fullName", "subject-idNumber", "reference")
+
+    assert "Look again" in sender.press("order")
+    assert not Report.objects.exists()
+    sender.press("order")
+    assert Report.objects.get().reference == "42"
+
+
 def test_mapping_of_the_sandbox_is_not_that_of_production(admin, live_api):
     approve_workspace(admin.workspace)
     sandbox = Sender(admin)

@@ -521,7 +521,8 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
     opened = OpenUpload.of(kept)
     columns = opened.mapping(place.client, place.offer)
     judged = judge_upload(place.client, opened)
-    if columns.unsure or judged.is_faulty:
+    quote = judged.quote
+    if columns.unsure or quote is None:
         return _show_upload(place, kept)
     repeats = len(orders_before(place.client, opened.original))
     is_confirmed = not repeats or place.posted.get("again") == str(repeats)
@@ -530,6 +531,8 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
         is_confirmed = False
     if not is_confirmed:
         return _show_unconfirmed(place, kept)
+    if place.posted.get("digest") != judged.digest:
+        return _show_upload(place, kept, CHANGED)
 
     def record(batch: Batch) -> None:
         """Write the trail. Raises NotAllowed if the member's role was taken."""
@@ -542,7 +545,7 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
             kept,
             judged,
             draft=draft,
-            digest=place.posted.get("digest", ""),
+            digest=quote.digest,
             repeats=repeats,
             also=record,
         )

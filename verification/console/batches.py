@@ -104,6 +104,17 @@ class Judged:
         return bool(self.general or self.faults)
 
     @property
+    def digest(self) -> str:
+        """Return the digest of the quote and of what is ordered.
+
+        A mended cell, or a mapping that a colleague has changed, changes the order and
+        not its price.
+        """
+        assert self.quote  # noqa: S101
+        items = orjson.dumps(self.items).decode()
+        return keyed_hash("quote of a file", self.quote.digest, items).hex()
+
+    @property
     def faulty_numbers(self) -> set[int]:
         return {fault.row for fault in self.faults}
 
