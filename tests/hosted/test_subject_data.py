@@ -82,6 +82,18 @@ def test_subject_sees_the_data_after_the_challenge(granted: Visitor):
     assert FOUND in granted.text()
 
 
+def test_risky_score_without_a_flag_does_not_agree(granted: Visitor):
+    risky = CheckResult.objects.get(report=granted.report_id, position=0)
+    risky.score, risky.risk_level = 57, "MEDIUM"
+    risky.save()
+    data_page(granted)
+    granted.confirm()
+
+    page = granted.text()
+    assert "Needs a look" in page
+    assert "Agrees" not in page
+
+
 def test_page_of_the_decision_leads_to_the_data(granted: Visitor):
     granted.open()
     granted.confirm()

@@ -285,7 +285,9 @@ def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> V
     flags = [flag_text(f, to_subject=True) for f in finding.get("flags") or ()]
     is_made = result.status == ResultStatus.COMPLETED
     mark, state = "", RESULT_STATES.get(result.status, _("Not compared"))
-    if flags or is_about_another:
+    # A credit score alone may be risky, without a flag.
+    is_risky = is_made and result.risk_level in {RiskLevel.MEDIUM, RiskLevel.HIGH}
+    if flags or is_about_another or is_risky:
         mark, state = "look", _("Needs a look")
     elif is_made and result.score is not None:
         mark, state = "good", _("Agrees")
