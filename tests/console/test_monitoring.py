@@ -133,6 +133,10 @@ def test_rule_about_the_subject_of_a_report_begins_with_its_details(owner, api):
     assert 'value="IDENTITY" id="id_checks_0" checked' in page
 
 
+def test_rule_page_opens_when_its_address_names_no_report(owner):
+    assert "Monitor a subject" in owner.page("monitoring-new", query={"report": "x"})
+
+
 def test_rule_needs_money_in_production(owner, live_api):
     approve_workspace(owner.workspace)
     page = Page(owner)

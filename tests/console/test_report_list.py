@@ -186,6 +186,12 @@ def test_without_a_report_the_list_asks_for_a_choice(officer, reports):
     assert answer.request["QUERY_STRING"] == "sort=risk"
 
 
+def test_query_of_the_list_cannot_break_the_header(officer):
+    answer = officer.post("reports-chosen", {"query": "search=Wanjirũ\nSet-Cookie: a"})
+
+    assert answer["Location"].endswith("?search=Wanjir%C5%A9%0ASet-Cookie:%20a")
+
+
 def test_reports_of_others_are_not_changed(stranger, owner, api):
     draft = create_report_with_status(api, "DRAFT")
 

@@ -15,6 +15,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Sum
 from django.http import HttpResponse
+from django.utils.encoding import iri_to_uri
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
@@ -88,7 +89,7 @@ class Chosen:
     def back(self, *, success: Text = "", error: Text = "") -> HttpResponse:
         answer = self.place.to("reports", success=success, error=error)
         if self.query:
-            answer["Location"] += f"?{self.query}"
+            answer["Location"] += f"?{iri_to_uri(self.query)}"
         return answer
 
     def render(self, name: str, **shown: Any) -> HttpResponse:

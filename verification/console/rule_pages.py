@@ -76,6 +76,7 @@ from verification.reports.request import (
     catalogue,
     named_packages,
 )
+from verification.web.pages import read_id
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
 
@@ -140,8 +141,8 @@ def create(place: Place) -> HttpResponse:
 
 def _open(place: Place) -> HttpResponse:
     item: Item | None = None
-    if "report" in place.request.GET:
-        report = place.get_report(UUID(place.request.GET["report"]))
+    if report_id := read_id(place.request.GET.get("report", "")):
+        report = place.get_report(report_id)
         place.record("report.opened", report)
         item = item_to_repeat(report, place.offer) if report.subject else None
     chosen = choice_form(place, None, item)
