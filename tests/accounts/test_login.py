@@ -393,6 +393,19 @@ def test_idle_session_ends(client, minutes, lives):
         assert (client.get("/console/").status_code == 200) is lives
 
 
+def test_page_that_refreshes_itself_keeps_no_session_alive(client):
+    create_user()
+    log_in(client, "grace@people.test")
+    start = now()
+
+    with time_machine.travel(start + timedelta(minutes=119), tick=False):
+        client.get("/console/", headers={"X-Refresh": "on"})
+        assert is_logged_in(client)
+    with time_machine.travel(start + timedelta(minutes=121), tick=False):
+        client.get("/console/")
+        assert not is_logged_in(client)
+
+
 def test_busy_session_ends_after_a_day(client):
     create_user()
     log_in(client, "grace@people.test")

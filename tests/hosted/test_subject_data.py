@@ -82,18 +82,6 @@ def test_subject_sees_the_data_after_the_challenge(granted: Visitor):
     assert FOUND in granted.text()
 
 
-def test_risky_score_without_a_flag_does_not_agree(granted: Visitor):
-    risky = CheckResult.objects.get(report=granted.report_id, position=0)
-    risky.score, risky.risk_level = 57, "MEDIUM"
-    risky.save()
-    data_page(granted)
-    granted.confirm()
-
-    page = granted.text()
-    assert "Needs a look" in page
-    assert "Agrees" not in page
-
-
 def test_page_of_the_decision_leads_to_the_data(granted: Visitor):
     granted.open()
     granted.confirm()
@@ -358,6 +346,17 @@ def test_subject_does_not_see_whose_number_was_typed(api: Api, ask: Any):
         if r["checkName"] == "IDENTITY"
     ]
     assert known["details"]["fullName"]
+
+
+def test_risky_score_without_a_flag_does_not_agree(api: Api, ask: Any):
+    visitor = found_for(api, ask)
+    assert "Agrees" in visitor.text()
+
+    results = CheckResult.objects.filter(report=visitor.report_id)
+    results.update(score=57, risk_level="MEDIUM")
+
+    assert "Needs a look" in visitor.text()
+    assert "Agrees" not in visitor.text()
 
 
 ABOUT_PEOPLE = [one for one in CATALOGUE if "INDIVIDUAL" in one.subject_types]

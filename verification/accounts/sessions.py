@@ -36,6 +36,8 @@ BEGAN, SEEN = "session.began", "session.seen"
 ADDRESS, BROWSER = "session.address", "session.browser"
 # Seconds between two writes of the time of last use.
 SEEN_RESOLUTION = 30
+# The header of requests that a page makes by itself, at intervals.
+REFRESH = "X-Refresh"
 # Part of the User-Agent header: browser. The first match counts.
 BROWSERS = {
     "Edg": "Edge",
@@ -183,12 +185,17 @@ def _sessions_of(user: Any) -> Any:
 
 
 def end_or_extend(request: HttpRequest) -> None:
-    """End the session if it is idle or old; otherwise note that it is in use."""
+    """End the session if it is idle or old; otherwise note that it is in use.
+
+    A page that refreshes itself, with nobody before it, keeps no session alive.
+    """
     if not isinstance(request.user, User):
         return
     if _is_expired(request.session, is_staff=request.user.is_staff):
         logout(request)
-    elif int(now().timestamp()) - request.session[SEEN] > SEEN_RESOLUTION:
+        return
+    unnoted = int(now().timestamp()) - request.session[SEEN]
+    if unnoted > SEEN_RESOLUTION and REFRESH not in request.headers:
         request.session[SEEN] = int(now().timestamp())
 
 
