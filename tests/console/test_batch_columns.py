@@ -208,6 +208,17 @@ def test_total_is_not_ordered_by_a_check_that_needs_a_name_alone(admin):
     assert names() == ["W. Kamau"]
 
 
+def test_number_in_a_name_that_stands_alone_is_a_fault(admin):
+    CheckDefinition.objects.update(active=True)
+    sender = Sender(admin, choice("AML_SCREENING"))
+
+    page = sender.send(csv_file(["Name", "Amount"], ["W. Kamau", "2"], ["Page 1 of 3"]))
+
+    assert faults(page) == [
+        "Row 3, Full name: This is not a name. Write the name, or leave the row out"
+    ]
+
+
 def test_heading_that_is_repeated_between_rows_is_left_out(sender):
     rows = [PEOPLE[0], ["Full name", "ID number", "Your reference"], PEOPLE[1]]
 

@@ -178,7 +178,13 @@ def _read_row(
             names.append(right)
             right = " ".join(names)
         row.values[name] = right
-    if names and not is_name(" ".join(names), of_company=choice.is_company):
+    name = " ".join(names)
+    # `Page 1 of 3`: a number in a name needs something else that tells the subject.
+    is_doubtful = not choice.is_company and any(c.isdigit() for c in name)
+    is_alone = not any(row.values.get(one) for one in IDENTIFYING)
+    if names and (
+        (is_doubtful and is_alone) or not is_name(name, of_company=choice.is_company)
+    ):
         row.faults.setdefault(FULL_NAME, NO_NAME)
     return row
 
