@@ -480,6 +480,8 @@ def test_approval_of_nothing_says_so(owner, stranger, api: Api):
     assert owner.messages_after("queue-approve", {"report": "nonsense"}) == choose
     report = create_case(api)
     assert "None of these" in approve_page(stranger, report=report)
+    unknown = {"all": "on", "package": "GONE"}
+    assert owner.messages_after("queue-approve", unknown) == choose
 
 
 def test_viewer_approves_nothing(viewer, api: Api):

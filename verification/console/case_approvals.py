@@ -48,7 +48,8 @@ def approve(place: Place) -> HttpResponse:
     ids = [one for one in chosen if one]
     if "confirmed" in posted:
         return _approve(place, form, ids)
-    if "all" in posted:
+    # Without its filters, a list has more than the page showed.
+    if "all" in posted and form.is_valid():
         filters = QueueFilters(**form.chosen)
         ids = list_case_ids(place.member, place.environment, filters, MAX_EXAMINED)
     if not ids:
