@@ -94,7 +94,7 @@ def walk(page, look) -> None:
     for number, name in enumerate(
         ["Keys", "Balance", "Webhooks", "Monitoring", "Test subjects", "Members"], 11
     ):
-        page.get_by_role("link", name=name, exact=True).click()
+        go_to(page, name)
         look(f"console-{number}-{name.lower().replace(' ', '-')}")
     page.get_by_label("E-mail address").fill("otieno@people.test")
     page.get_by_role("button", name="Send the invitation").click()
@@ -117,7 +117,7 @@ def walk(page, look) -> None:
 
 
 def make_package(page, look) -> None:
-    page.get_by_role("link", name="Packages of checks").click()
+    go_to(page, "Packages")
     page.get_by_role("link", name="Make a package").click()
     page.get_by_role("button", name="Make the package").click()
     look("console-18-package-errors")
@@ -127,7 +127,7 @@ def make_package(page, look) -> None:
     page.get_by_role("button", name="Make the package").click()
     expect(page.get_by_text("The package is made.")).to_be_visible()
     look("console-18-packages")
-    page.get_by_role("link", name="Edit our-loans").click()
+    page.get_by_role("link", name="Our loans").click()
     look("console-18-package")
 
 
@@ -155,6 +155,12 @@ KEY = (
 )
 
 
+def filter_by_id(page, request_id: str) -> None:
+    page.get_by_role("button", name="Filters").click()
+    page.get_by_label("Request id").fill(request_id)
+    page.get_by_role("button", name="Filter", exact=True).click()
+
+
 def test_developer_reads_why_a_request_was_refused(page, service, look):
     email = "wafula@people.test"
     make_member(service, email)
@@ -171,17 +177,15 @@ def test_developer_reads_why_a_request_was_refused(page, service, look):
 
     log_in(page, service, email)
     go_to(page, "Requests")
-    page.get_by_label("Request id").fill("order-17")
+    filter_by_id(page, "order-17")
     # The record is written within seconds.
-    page.get_by_role("button", name="Filter", exact=True).click()
     reload_until(page, lambda: page.get_by_role("row").count() == 2)
     expect(page.get_by_text("unknown-check")).to_be_visible()
     look("console-50-request")
     page.get_by_role("link", name="The request breaks a rule").click()
     expect(page.get_by_role("heading", name="What to do")).to_be_visible()
     page.go_back()
-    page.get_by_label("Request id").fill("")
-    page.get_by_role("button", name="Filter", exact=True).click()
+    filter_by_id(page, "")
     look("console-51-requests")
 
     go_to(page, "Exports")
@@ -232,7 +236,7 @@ def test_approved_owner_takes_first_steps_and_asks_for_a_name(page, service, loo
 
     go_to(page, "Settings")
     look("console-51-settings-of-a-reviewed-name")
-    page.get_by_role("link", name="Change it").click()
+    page.get_by_role("link", name="Name that people see").click()
     look("console-52-name")
     page.get_by_label("Legal name").fill("Kerubo Tea Company Limited")
     page.get_by_role("button", name="Send for review").click()

@@ -140,7 +140,7 @@ def make_key(page, look) -> str:
 def apply(page, look) -> None:
     go_to(page, "Home")
     look("go-live-04-overview-with-a-report")
-    page.get_by_role("link", name="Go live with your company").click()
+    page.get_by_role("link", name="See what is needed").click()
     look("go-live-05-go-live")
     page.get_by_role("link", name="Describe the company").click()
     describe(page, look)

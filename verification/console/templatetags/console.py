@@ -40,10 +40,13 @@ METER = ((0, 30, 0.0, 18.2), (30, 70, 20.2, 23.6), (70, 100, 45.8, 18.2))
 
 @cache
 def drawings() -> dict[str, SafeString]:
-    """Return the symbol of each icon by its name."""
-    symbols = re.findall(r'(<symbol id="([^"]+)".*</symbol>)', ICONS.read_text())
+    """Return the symbol of each icon by its name, with an id no heading has."""
+    symbols = re.findall(r'<symbol id="([^"]+)"(.*</symbol>)', ICONS.read_text())
     # A file of this package: nothing in it comes from people.
-    return {name: mark_safe(symbol) for symbol, name in symbols}  # noqa: S308
+    return {
+        name: mark_safe(f'<symbol id="icon-{name}"{rest}')  # noqa: S308
+        for name, rest in symbols
+    }
 
 
 @register.simple_tag(takes_context=True)
@@ -52,7 +55,7 @@ def icon(context: dict[str, Any], name: str, size: str = "") -> SafeString:
     context["icons"].add(name)
     css = f"icon icon-{size}" if size else "icon"
     return format_html(
-        '<svg class="{}" aria-hidden="true"><use href="#{}"/></svg>', css, name
+        '<svg class="{}" aria-hidden="true"><use href="#icon-{}"/></svg>', css, name
     )
 
 
