@@ -123,7 +123,7 @@ def make_package(page, look) -> None:
     look("console-18-package-errors")
     page.get_by_label("Name", exact=True).fill("our-loans")
     page.get_by_label("Title").fill("Our loans")
-    page.get_by_label(re.compile("^National identity")).check()
+    page.get_by_role("checkbox", name=re.compile("^National identity")).check()
     page.get_by_role("button", name="Make the package").click()
     expect(page.get_by_text("The package is made.")).to_be_visible()
     look("console-18-packages")
