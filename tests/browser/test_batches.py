@@ -6,10 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.batches.files import csv_file
-from tests.browser.people import (
-    log_in,
-    make_member,
-)
+from tests.browser.people import log_in, make_member
 from tests.browser.test_orders import press, tab_to
 
 pytestmark = pytest.mark.slow
@@ -32,6 +29,7 @@ def test_officer_orders_twenty_by_a_file(page, service, look):
     make_member(service, "officer@batches.test")
     log_in(page, service, "officer@batches.test")
     page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    press(page, "Menu")
     press(page, "Reports", "link")
     page.wait_for_url(re.compile("/reports/$"))
     press(page, "Order from a file", "link")

@@ -229,7 +229,7 @@ def export_decisions(page, console: str, declined: list[str]) -> None:
     for label in ("From", "To"):
         page.get_by_label(label, exact=True).fill(f"{today}")
     with page.expect_download() as download:
-        page.get_by_role("button", name="Export", exact=True).click()
+        page.get_by_role("button", name="Export the file").click()
     with download.value.path().open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     assert sorted(row["status"] for row in rows) == ["APPROVED", "DECLINED", "DECLINED"]
