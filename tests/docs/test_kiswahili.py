@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from babel.messages.pofile import read_po
 from django.conf import settings
+from django.utils.translation import gettext, override
 
 from verification.consents.notices import DEFAULT_VERSION, FOLDER, VERSIONS
 from verification.providers import registry
@@ -95,6 +96,15 @@ def test_text_has_one_translation_in_all_catalogues():
                     found[message.context, message.id].add(message.string)
 
     assert {id: said for id, said in found.items() if len(said) > 1} == {}
+
+
+def test_no_text_of_a_library_replaces_ours():
+    with override("sw"):
+        for path in ROOT.glob("verification/*/locale/sw/LC_MESSAGES/django.po"):
+            with path.open("rb") as file:
+                said = {m.id: m.string for m in read_po(file) if not m.context}
+            ours = {id: text for id, text in said.items() if isinstance(id, str) and id}
+            assert {id: gettext(id) for id in ours} == ours
 
 
 def test_texts_use_the_words_of_the_vocabulary():

@@ -98,6 +98,8 @@ RUNS_JOBS = "JOB_CLUSTER" in os.environ or bool(
 )
 ADMIN = "SimpleAdminConfig" if RUNS_JOBS else "AdminConfig"
 INSTALLED_APPS = [
+    # Before the admin and allauth, whose texts it replaces.
+    "verification.console",
     # Before the admin, whose templates it replaces.
     "unfold",
     "unfold.contrib.filters",
@@ -106,9 +108,8 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.messages",
     "django.contrib.postgres",
-    # Before allauth, whose templates and texts these replace.
+    # Before allauth, whose templates and texts it replaces.
     "verification.accounts",
-    "verification.console",
     "allauth",
     "allauth.account",
     "allauth.mfa",
