@@ -242,6 +242,12 @@ def test_500_faulty_rows_are_counted_and_the_first_are_shown(sender):
     assert 'value="skip"' not in page
 
 
+def test_cell_that_two_checks_need_is_listed_once(admin):
+    page = Sender(admin, choice("IDENTITY", "CRB_SCORE")).send(people(["P Q", "", ""]))
+
+    assert faults(page) == ["Row 2, ID number: This is needed"]
+
+
 def test_what_all_rows_lack_is_said_once(sender):
     lacking = {"purpose": "", "consent-obtained": ""}
 

@@ -74,7 +74,7 @@ def is_common(one: Input) -> bool:
     return one.section in {"consent", "payer"} or one.name in {"purpose", "reuse"}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RowFault:
     """What is wrong in a row, in a column of the file or, with None, in no column."""
 
@@ -186,7 +186,11 @@ def judge(client: Client, rows: Rows, choice: Choice, offer: Offer) -> Judged:
     if quote:
         judged.faults += _find_repeats(client, judged, [row for row, _ in left], quote)
     judged.quote = None if judged.is_faulty else quote
-    judged.faults.sort(key=lambda f: (f.row, -1 if f.column is None else f.column))
+    # Several checks can need the same cell.
+    judged.faults = sorted(
+        dict.fromkeys(judged.faults),
+        key=lambda f: (f.row, -1 if f.column is None else f.column),
+    )
     return judged
 
 
