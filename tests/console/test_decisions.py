@@ -198,6 +198,10 @@ def test_second_member_confirms_on_the_page(owner, admin, api: Api, report):
     same = admin.messages_after("reports-confirm", **where)
     assert same == ["Another member, with another e-mail address, has to confirm it."]
     assert owner.messages_after("reports-confirm", **where) == [UNREACHED]
+    decided = owner.page("reports-detail", report=report)
+    decided = re.sub(r"<[^>]*>", "", decided.partition('id="decision"')[2])
+    maker, second = (one.member.user.email for one in (admin, owner))
+    assert re.search(f"ago · {maker}Confirmed: .* ago · {second}", decided)
 
     assert api.report(report)["decision"]["status"] == "DECLINED"
     assert owner.messages_after("reports-refuse", **where) == [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +13,13 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.checks.models import CheckDefinition
-from verification.console.base import Place, deciders_of, member_required, post_required
+from verification.console.base import (
+    Place,
+    deciders_of,
+    member_required,
+    names_of_actors,
+    post_required,
+)
 from verification.console.case_pages import open_case_of, to_next
 from verification.console.decline_notices import NoticeRuleForm, notices_context
 from verification.console.fields import (
@@ -310,7 +316,7 @@ def decision_context(
     """Return what the page of a report shows of its decisions."""
     rows = report.decisions.select_related("policy_version").order_by("-number")
     made = list(rows)
-    proposal, names = verbs.proposal_of(made), verbs.names_of(made)
+    proposal, names = verbs.proposal_of(made), _names_of(report, made)
     may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
     obstacle = verbs.obstacle_of(report)
     is_open = may_decide and not obstacle and not proposal
@@ -392,19 +398,37 @@ def is_sent_twice(member: Member, new: NewDecision, made_id: UUID) -> bool:
     ) == (new.status, sorted(new.codes), new.note, new.not_on_bureau)
 
 
-def _decision_view(decision: Decision, names: dict[int, str]) -> dict[str, Any]:
+def _names_of(report: Report, decisions: Sequence[Decision]) -> dict[str, str]:
+    """Return the names of the members who made, confirmed or refused these, by actor.
+
+    A member without a name is known by their e-mail address while they are a member.
+    """
+    users = verbs.names_of(decisions)
+    names = {
+        actor: users.get(user or 0, "")
+        for one in decisions
+        for actor, user in (
+            (one.made_by, one.made_by_user),
+            (one.second_by, one.second_by_user),
+        )
+    }
+    nameless = [actor for actor, name in names.items() if actor and not name]
+    return names | names_of_actors(report.workspace_id, nameless)
+
+
+def _decision_view(decision: Decision, names: dict[str, str]) -> dict[str, Any]:
     return {
         "row": decision,
         "maker": _maker(decision, names),
-        "second": names.get(decision.second_by_user or 0) or decision.second_by,
+        "second": names.get(decision.second_by) or decision.second_by,
         "reasons": [_text(each) for each in decision.reasons],
         "why": why_of(decision),
     }
 
 
-def _maker(decision: Decision, names: dict[int, str]) -> str:
+def _maker(decision: Decision, names: dict[str, str]) -> str:
     if decision.made_by_kind == MakerKind.MEMBER:
-        return names.get(decision.made_by_user or 0) or decision.made_by
+        return names.get(decision.made_by) or decision.made_by
     if version := decision.policy_version:
         return _("Version %(number)s of the policy") % {"number": version.number}
     return decision.made_by
