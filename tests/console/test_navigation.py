@@ -102,11 +102,19 @@ def test_time_within_a_day_is_relative(away, said):
     assert 'datetime="' in html
 
 
-def test_time_of_a_deadline_that_is_over_is_late():
+@pytest.mark.parametrize(
+    ("ago", "said"),
+    [
+        (timedelta(minutes=54), "54 min late"),
+        (timedelta(days=1), "1 day late"),
+        (timedelta(days=2), "2 days late"),
+    ],
+)
+def test_time_of_a_deadline_that_is_over_is_late(ago, said):
     page = engines["django"].from_string("{% load console %}{% due at %}")
 
-    html = page.render({"at": now() - timedelta(minutes=54)})
-    assert ">54 min late</time>" in html
+    html = page.render({"at": now() - ago})
+    assert f">{said}</time>" in html
 
 
 def test_finder_names_reports_pages_and_actions(owner, api: Api):

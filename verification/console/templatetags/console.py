@@ -16,6 +16,7 @@ from django.http import QueryDict
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from monitoring.models import Rule
 from verification.console.words import MARKS, WORDS, Topic
@@ -158,7 +159,8 @@ def _span(span: timedelta) -> str:
         hours, rest = divmod(minutes, 60)
         text = _("%(count)s h") % {"count": hours}
         return f"{text} {_('%(count)s min') % {'count': rest}}" if rest else text
-    return _("%(count)s days") % {"count": minutes // (24 * 60)}
+    days = minutes // (24 * 60)
+    return ngettext("%(count)s day", "%(count)s days", days) % {"count": days}
 
 
 @register.filter
