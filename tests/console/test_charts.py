@@ -48,6 +48,15 @@ def test_bar_says_its_parts_and_the_highest_is_written():
     ElementTree.fromstring(drawn)  # noqa: S314
 
 
+def test_phone_shows_fewer_dates_with_the_first_and_the_last():
+    labels = [f"{day} Nov" for day in range(1, 10)]
+    drawn = draw_bars("c", WORDS, labels, [Part("Ready", [1] * 9)])
+
+    dates = re.findall(r'<text( class="wide-only")? x="[^>]*>([^<]* Nov)<', drawn)
+    assert [date for _, date in dates] == ["1 Nov", "3 Nov", "5 Nov", "7 Nov", "9 Nov"]
+    assert [date for wide, date in dates if not wide] == ["1 Nov", "5 Nov", "9 Nov"]
+
+
 @pytest.mark.parametrize("most", [0, 1, 7, 99, 12_345_678.9, 10**12])
 def test_bars_stay_in_their_frame(most):
     values = [0.0, most / 3, most]

@@ -380,13 +380,19 @@ def _anchor(x: float, edge: float = EDGE) -> str:
 def _dates(
     labels: Sequence[str], places: Sequence[float], most: int, height: int
 ) -> SafeString:
-    """Write the first and the last label, and some between at equal distances."""
+    """Write the first and the last label, and some between at equal distances.
+
+    A phone leaves out every second one between them if there are more than three.
+    """
+    chosen = list(_chosen(places, most))
+    left_out = range(1, len(chosen) - 1, 2) if len(chosen) > 3 else ()
+    wide_only = SafeString(' class="wide-only"')
     return format_html_join(
         "",
-        '<text x="{}" y="{}" text-anchor="{}">{}</text>',
+        '<text{} x="{}" y="{}" text-anchor="{}">{}</text>',
         (
-            (_x(x), height - 4, anchor, labels[number])
-            for number, x, anchor in _chosen(places, most)
+            (wide_only if n in left_out else "", _x(x), height - 4, anchor, labels[at])
+            for n, (at, x, anchor) in enumerate(chosen)
         ),
     )
 
