@@ -1,6 +1,7 @@
 """Pages with scripts obey their security policy; the fixture checks that."""
 
 import re
+from uuid import UUID
 
 import pytest
 from playwright.sync_api import expect
@@ -8,6 +9,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import DESK, take_screenshots
 from tests.browser.people import log_in, make_staff, set_up_second_factor
 from tests.service.test_database_away import database_away as database_away
+from verification.db.ids import number_of_id
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +70,8 @@ def test_staff_find_their_way(page, service, ask, look):
     page.goto(f"{service.url}/admin/")
 
     page.goto(f"{service.url}/admin/reports/report/")
-    expect(page.get_by_text(report["id"]).first).to_be_visible()
+    number = number_of_id("R", UUID(report["id"]))
+    expect(page.get_by_role("link", name=number)).to_be_visible()
     page.goto(f"{service.url}/admin/reports/report/{report['id']}/change/")
     expect(page.get_by_role("heading", level=1).first).to_be_visible()
     page.goto(f"{service.url}/admin/workspaces/workspace/add/")
