@@ -20,6 +20,7 @@ from django.utils.timezone import now
 from benchmarks.figures import Figure, bench, timed
 from benchmarks.service import Service, free_port
 from verification.db.bulk_insert import insert
+from verification.values.shapes import Shape
 from webhooks.attempts import MAX_CONCURRENT_REQUESTS, claim
 from webhooks.events import NewEvent, envelope, event_rows
 from webhooks.models import Configuration, Delivery, Event
@@ -28,12 +29,17 @@ from workspaces.models import Account, Workspace
 
 READY = Event.Name.REPORT_READY
 SECRET = "correct horse battery staple 42!"  # noqa: S105
-DATA = {"text": "x" * 1_900}
 HANGING, HEALTHY = 5, 15
 WAITING = """
 SELECT count(*) FROM webhooks_delivery
 WHERE next_attempt_at IS NOT NULL AND configuration_id = ANY(%s)
 """
+
+
+class Data(Shape):
+    """What the deliveries carry: about as much as an event of a report."""
+
+    text: str = "x" * 1_900
 
 
 class Receiver:
@@ -135,7 +141,9 @@ async def _send_bare(receiver: Receiver, events: int) -> float:
     """Send as many requests with the same library and no service: the floor."""
     context = ssl.create_default_context(cafile=str(receiver.authority))
     connector = aiohttp.TCPConnector(ssl=context, limit=MAX_CONCURRENT_REQUESTS)
-    body = envelope(Event(name=READY, created_at=now(), payload=DATA))
+    body = envelope(
+        Event(name=READY, created_at=now(), payload=Data().model_dump(mode="json"))
+    )
     remaining = iter(range(events))
 
     async def post(session: aiohttp.ClientSession) -> None:
@@ -229,7 +237,7 @@ def _record(workspace: Workspace, events: int) -> list[Any]:
     with transaction.atomic():
         rows = event_rows(
             [
-                NewEvent(READY, str(uuid4()), workspace.pk, "sandbox", None, DATA)
+                NewEvent(READY, str(uuid4()), workspace.pk, "sandbox", None, Data())
                 for _ in range(events)
             ],
             now(),
