@@ -36,9 +36,10 @@ class FewServices(LoadScopeScheduling):
 
     # A group named by a mark is not kept together: pytest-dev/pytest-xdist#1386.
     def _split_scope(self, nodeid: str) -> str:
-        if not nodeid.startswith(SERVED):
-            return nodeid
-        return "browser" if nodeid.startswith("tests/browser/") else "service"
+        # A browser leaves an event loop behind, beside which no test can run its own.
+        if nodeid.startswith("tests/browser/") or "[chromium" in nodeid:
+            return "browser"
+        return "service" if nodeid.startswith(SERVED) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
