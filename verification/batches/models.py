@@ -26,7 +26,7 @@ from workspaces.models import Environment, Workspace
 UPLOAD_RETENTION = timedelta(hours=24)
 # Of each member; another upload deletes the oldest.
 MAX_UPLOADS = 20
-# Of each workspace and environment; another mapping deletes the oldest.
+# A workspace and environment keeps so many; another mapping deletes the oldest.
 MAX_MAPPINGS = 100
 # A number of fewer characters must be all that a cell holds.
 SHORTEST_NUMBER = 5

@@ -1,6 +1,6 @@
 """Corrections: the queue with its clocks, and the page on which a member decides.
 
-Beside them stand the requests for reports without an address of the person.
+The queue also lists requests for reports that have no address of the person.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What needs a member now, for the home page: by role, most urgent first.
+"""The tasks of a member on the home page: by role, the most urgent one first.
 
 Each count stops soon, so that the page costs the same at a million reports.
 """

@@ -108,7 +108,7 @@ class Option:
 
 
 class ChoiceForm(ChoicesForm):
-    """Which checks, for a person or a company; with which consent; who pays."""
+    """The choice of checks, kind of subject, consent and payer."""
 
     subject_type = forms.ChoiceField(
         choices=SubjectType.choices, widget=forms.HiddenInput

@@ -38,7 +38,7 @@ NUMBER_NAMES = {
     "enquiriesLast12Months": _("number of enquiries in 12 months"),
     "bouncedChequesLast12Months": _("number of bounced cheques in 12 months"),
 }
-# What a condition says, by fact and comparison
+# The sentence of a condition, by fact and comparison
 ABOUT_REPORT = {
     ("score", "AT_LEAST"): _("the score of the report is at least %(value)s"),
     ("score", "BELOW"): _("the score of the report is below %(value)s"),

@@ -495,7 +495,7 @@ class Demo:
         running = self.reports.filter(
             status__in=[ReportStatus.RUNNING, ReportStatus.PARTIAL], completed_at=None
         )
-        # Without this they would fail within minutes; the demo shows running reports.
+        # The demo shows running reports, which the engine would end within minutes.
         blocked = CheckResult.objects.filter(
             report__in=self.reports, completed_at=None, tries__gt=0
         )

@@ -36,7 +36,7 @@ SEARCH_BYTES = 2500
 IDENTIFIERS = ("idNumber", "registrationNumber", "kraPin")
 PERSON_IDENTIFIERS = ("idNumber", "kraPin")
 NAME_PARTS = ("firstName", "middleName", "lastName")
-# What people call the members of a subject, in both languages
+# The names that people read for the members of a subject, in both languages
 SUBJECT_LABELS: dict[str, Promise] = {
     "fullName": _("Full name"),
     "firstName": _("First name"),
