@@ -1,3 +1,4 @@
+import asyncio
 import gc
 from collections.abc import Iterator
 from datetime import timedelta
@@ -36,7 +37,6 @@ class FewServices(LoadScopeScheduling):
 
     # A group named by a mark is not kept together: pytest-dev/pytest-xdist#1386.
     def _split_scope(self, nodeid: str) -> str:
-        # A browser leaves an event loop behind, beside which no test can run its own.
         if nodeid.startswith("tests/browser/") or "[chromium" in nodeid:
             return "browser"
         return "service" if nodeid.startswith(SERVED) else nodeid
@@ -64,6 +64,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 def _seconds_allowed(item: pytest.Item) -> float:
     marker = item.get_closest_marker("timeout")
     return marker.args[0] if marker else 0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Let a test run an event loop of its own.
+
+    The browser of an earlier test has one, which runs until the worker ends.
+    """
+    of_browser = asyncio._get_running_loop()
+    if "browser" not in getattr(item, "fixturenames", ()):
+        asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(of_browser)
 
 
 def pytest_collection_finish() -> None:

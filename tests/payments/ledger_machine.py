@@ -450,6 +450,9 @@ def play(
                 stateful_step_count=steps,
                 deadline=None,
                 database=None,
+                # Otherwise the rounds under `CI=true` are all alike, and do not end
+                # unless the first has all that must happen.
+                derandomize=False,
                 # Shrinking a failing example would take minutes.
                 phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
