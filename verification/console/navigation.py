@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
-from django.db.models import QuerySet
+from django.db.models import IntegerField, QuerySet, Subquery
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -20,7 +20,7 @@ from verification.privacy.models import OPEN_CORRECTIONS, Correction
 from verification.values.clock import now
 from webhooks.models import DeliveryStatus, deliveries_of
 from workspaces.members import ALLOWED, Permission
-from workspaces.models import Client, Environment, Member
+from workspaces.models import Client, Environment, Member, Workspace
 
 # Counts stop here, so that a page costs the same however much waits.
 MOST = 99
@@ -119,46 +119,76 @@ def groups_for(
 
 
 def count_waiting(client: Client, sections: Collection[str]) -> dict[str, Count]:
-    """Return the counts of these sections, without those where nothing waits."""
-    found = {name: count(client) for name, count in COUNTS.items() if name in sections}
-    return {name: count for name, count in found.items() if count.waiting}
+    """Return the counts of these sections, without those where nothing waits.
+
+    One statement counts them all.
+    """
+    asked = {name: waiting for name, waiting in WAITING.items() if name in sections}
+    counts: dict[str, FirstRows] = {}
+    for name, waiting in asked.items():
+        rows = waiting.rows(client)
+        counts[name] = FirstRows(rows)
+        if waiting.due:
+            counts[f"{name}_late"] = FirstRows(
+                rows.filter(**{f"{waiting.due}__lt": now()})
+            )
+    one = Workspace.objects.filter(pk=client.workspace.pk)
+    found = dict(zip(counts, one.values_list(*counts.values()).get(), strict=True))
+    return {
+        name: waiting.count(found[name], found.get(f"{name}_late", 0))
+        for name, waiting in asked.items()
+        if found[name]
+    }
 
 
-def _count_cases(client: Client) -> Count:
-    cases = open_cases_of(client.workspace.pk, client.environment)
-    late = _capped(cases.filter(due_at__lt=now()))
-    return Count(_capped(cases), late, _("cases"), is_bad=bool(late))
+class FirstRows(Subquery):
+    """Counts the rows of a query, no further than MOST + 1."""
+
+    template = "(SELECT count(*) FROM (%(subquery)s) first)"
+    output_field = IntegerField()
+
+    def __init__(self, rows: QuerySet) -> None:
+        super().__init__(rows.order_by().values("pk")[: MOST + 1])
 
 
-def _count_alerts(client: Client) -> Count:
-    return Count(
-        _capped(alerts_of(client).filter(read=False)), words=_("unread alerts")
-    )
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The rows that wait in a section, and the words for them."""
+
+    rows: Callable[[Client], QuerySet]
+    words: Promise
+    # The field with the time from which on a row is late
+    due: str = ""
+    is_bad: bool = False
+
+    def count(self, waiting: int, late: int) -> Count:
+        return Count(waiting, late, self.words, is_bad=self.is_bad or bool(late))
 
 
-def _count_corrections(client: Client) -> Count:
-    found = Correction.objects.filter(
+def _open_cases(client: Client) -> QuerySet:
+    return open_cases_of(client.workspace.pk, client.environment)
+
+
+def _unread_alerts(client: Client) -> QuerySet:
+    return alerts_of(client).filter(read=False)
+
+
+def _open_corrections(client: Client) -> QuerySet:
+    return Correction.objects.filter(
         report__workspace=client.workspace.pk,
         report__environment=client.environment,
         status__in=OPEN_CORRECTIONS,
     )
-    late = _capped(found.filter(request__due_at__lt=now()))
-    return Count(_capped(found), late, _("open"), is_bad=bool(late))
 
 
-def _count_failed(client: Client) -> Count:
+def _failed_deliveries(client: Client) -> QuerySet:
     deliveries = deliveries_of(client.workspace.pk, client.environment)
-    failed = _capped(deliveries.filter(status=DeliveryStatus.FAILED))
-    return Count(failed, words=_("failed deliveries"), is_bad=True)
+    return deliveries.filter(status=DeliveryStatus.FAILED)
 
 
-def _capped(rows: QuerySet) -> int:
-    return rows[: MOST + 1].count()
-
-
-COUNTS: dict[str, Callable[[Client], Count]] = {
-    "queue": _count_cases,
-    "monitoring": _count_alerts,
-    "corrections": _count_corrections,
-    "webhooks": _count_failed,
+WAITING = {
+    "queue": Waiting(_open_cases, _("cases"), due="due_at"),
+    "monitoring": Waiting(_unread_alerts, _("unread alerts")),
+    "corrections": Waiting(_open_corrections, _("open"), due="request__due_at"),
+    "webhooks": Waiting(_failed_deliveries, _("failed deliveries"), is_bad=True),
 }
