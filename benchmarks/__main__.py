@@ -19,7 +19,7 @@ import benchmarks
 from benchmarks.figures import BENCHES, run, summary
 from verification.db import embedded
 
-# The lists come last: they use another database, and fill it.
+# Those of very many reports come last: they use another database, and fill it.
 FIRST = [
     "create-batch",
     "create-single",
@@ -80,6 +80,7 @@ def _discover() -> list[str]:
         if module.name not in NOT_BENCHES:
             importlib.import_module(f"benchmarks.{module.name}")
     others = [name for name in BENCHES if name not in FIRST]
+    others.sort(key=lambda name: BENCHES[name].is_filled)
     return [name for name in FIRST if name in BENCHES] + others
 
 

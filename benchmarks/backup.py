@@ -46,7 +46,7 @@ WHERE e.account_id = a.id
 """
 
 
-@bench(reports=2_000)
+@bench(is_filled=True, reports=2_000)
 def backup(service: Service, reports: int = 1_000_000) -> Iterator[Figure]:
     """Measure both commands; the restore includes opening values and the audit."""
     use_filled(service, reports)
@@ -73,7 +73,7 @@ def backup(service: Service, reports: int = 1_000_000) -> Iterator[Figure]:
 def _copy(service: Service, url: str) -> Iterator[None]:
     """Use a copy of the database, because other benches measure the original."""
     original, copy = url.rpartition("/")[2], f"{DATABASE}_backup"
-    service.use(DATABASE, keep=True)
+    service.use_own()
     with service.connect() as server:
         server.execute(f"DROP DATABASE IF EXISTS {copy} WITH (FORCE)")
         server.execute(f"CREATE DATABASE {copy} TEMPLATE {original}")
@@ -81,7 +81,7 @@ def _copy(service: Service, url: str) -> Iterator[None]:
     try:
         yield
     finally:
-        service.use(DATABASE, keep=True)
+        service.use_own()
         with service.connect() as server:
             server.execute(f"DROP DATABASE {copy} WITH (FORCE)")
 

@@ -12,7 +12,7 @@ from benchmarks.client import Connection
 from benchmarks.console_pages import any_member
 from benchmarks.figures import Figure, bench, timed
 from benchmarks.lists import use_filled
-from benchmarks.service import DATABASE, Service
+from benchmarks.service import Service
 from verification.figures.daily import count_day, mark_changed_days
 from verification.figures.models import DueDay
 from workspaces.models import Workspace
@@ -21,7 +21,7 @@ MILLISECONDS = 200
 PERIODS = ("month", "last-month", "90", "365")
 
 
-@bench(reports=2_000, rounds=2, most_days=20)
+@bench(is_filled=True, reports=2_000, rounds=2, most_days=20)
 def console_figures(
     service: Service, reports: int = 1_000_000, rounds: int = 15, most_days: int = 1000
 ) -> Iterator[Figure]:
@@ -50,4 +50,3 @@ def console_figures(
             asked = f"{path}?period={period}"
             samples = [time_page(http, asked, cookie) for _ in range(rounds + 1)]
             yield Figure(f"the page: {period}", samples[1:], target=MILLISECONDS)
-    service.use(DATABASE, keep=True)

@@ -16,7 +16,7 @@ from benchmarks.admin import session_cookie, time_page
 from benchmarks.client import Connection
 from benchmarks.figures import Figure, bench
 from benchmarks.lists import use_filled
-from benchmarks.service import DATABASE, Service
+from benchmarks.service import Service
 from tests.world.addresses import list_pages
 from tests.world.clients import Api
 from tests.world.members import create_member
@@ -42,7 +42,7 @@ QUERIES = (
 )
 
 
-@bench(reports=2_000, rounds=2)
+@bench(is_filled=True, reports=2_000, rounds=2)
 def console_pages(
     service: Service, reports: int = 1_000_000, rounds: int = 15
 ) -> Iterator[Figure]:
@@ -61,7 +61,6 @@ def console_pages(
             samples = [time_page(http, path, cookie) for _ in range(rounds + 1)]
             target = HOME_MILLISECONDS if name == "dashboard" else MILLISECONDS
             yield Figure(name, samples[1:], target=target)
-    service.use(DATABASE, keep=True)
 
 
 def _pages(workspace_id: UUID, draft: PolicyVersion, cookie: str) -> dict[str, str]:

@@ -18,10 +18,11 @@ TARGET, UNIT = 1_000, "checks/s"
 MOST_COST = 1.1
 
 
-@bench(reports=10, rounds=1, waiting=60, seconds=0.2)
+@bench(reports=10, turns=1, rounds=1, waiting=60, seconds=0.2)
 def drain(
     service: Service,
     reports: int = 500,
+    turns: int = 2,
     rounds: int = 5,
     waiting: int = 100_000,
     seconds: float = 3,
@@ -31,7 +32,7 @@ def drain(
         alone: list[float] = []
         both: list[float] = []
         # In turn, as the machine's speed changes.
-        for _ in range(2):
+        for _ in range(turns):
             with service.jobs():
                 alone += _rates(client, db, reports, rounds)
             with service.jobs(), service.second_host():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from benchmarks.service import Service
 
+# A tiny bench that takes longer hangs.
+TINY_SECONDS = 120
 WIDTHS = (38, 22, 17, 12, 8, 18, 3)
 HEADINGS = ("", "measured", "5 % to 95 %", "floor", "ratio", "target", "")
 
@@ -82,16 +85,20 @@ class Bench:
     run: BenchFunction
     # Sizes with which the bench ends within two seconds, for its test.
     tiny: dict[str, Any] = field(default_factory=dict)
+    # Whether it measures a database of very many reports.
+    is_filled: bool = False
 
 
 BENCHES: dict[str, Bench] = {}
 
 
-def bench(**tiny: Any) -> Callable[[BenchFunction], BenchFunction]:
+def bench(
+    *, is_filled: bool = False, **tiny: Any
+) -> Callable[[BenchFunction], BenchFunction]:
     """Register a bench under the name of its function."""
 
     def register(function: BenchFunction) -> BenchFunction:
-        BENCHES[function.__name__.replace("_", "-")] = Bench(function, tiny)
+        BENCHES[function.__name__.replace("_", "-")] = Bench(function, tiny, is_filled)
         return function
 
     return register
@@ -101,12 +108,18 @@ def run(name: str, service: Service, *, tiny: bool) -> list[Figure]:
     """Run a bench, and print each figure at once."""
     chosen = BENCHES[name]
     print(f"\n{name}")
-    print(_line(HEADINGS))
+    print(_line(HEADINGS), flush=True)
+    if tiny:
+        # Says where it hangs, as nobody watches.
+        faulthandler.dump_traceback_later(TINY_SECONDS, exit=True)
+    if not chosen.is_filled:
+        service.use_own()
     figures = []
     for figure in chosen.run(service, **(chosen.tiny if tiny else {})):
         print(_line(figure.columns()), flush=True)
         figures.append(figure)
     service.park()
+    faulthandler.cancel_dump_traceback_later()
     return figures
 
 

@@ -72,7 +72,7 @@ QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
 }
 
 
-@bench(reports=2_000, rounds=2)
+@bench(is_filled=True, reports=2_000, rounds=2)
 def lists(
     service: Service, reports: int = 1_000_000, rounds: int = 20
 ) -> Iterator[Figure]:
@@ -84,7 +84,6 @@ def lists(
         figures = list(_measure(service.port, key, rounds, ids))
     slow = {figure.what for figure in figures if figure.verdict == "NO"}
     explain(service.folder / "explained", workspace_id, slow)
-    service.use(DATABASE, keep=True)
     yield from figures
 
 

@@ -25,6 +25,7 @@ from django.db import connection
 from django.test import Client as HttpClient
 from django.test.utils import CaptureQueriesContext
 
+from verification.jobs.processes import parent_death_hook
 from workspaces import keys
 from workspaces.create import create_workspace
 from workspaces.models import Account, Client
@@ -32,6 +33,8 @@ from workspaces.models import Account, Client
 READY_SECONDS = 60
 STOP_SECONDS = 20
 DATABASE = os.environ.get("BENCH_DATABASE") or "bench"
+# A database that is migrated, which new ones are copied from.
+TEMPLATE = os.environ.get("BENCH_TEMPLATE") or "template0"
 UNLIMITED = 2_000_000_000
 PARK = [
     """UPDATE checks_checkresult SET next_attempt_at = NULL
@@ -45,7 +48,8 @@ POSTPAID = Account.Billing.POSTPAID
 class Service:
     """Runs the web server and the job cluster while a bench is within `web` or `jobs`.
 
-    If `lasting` is set, both run until the last bench ends, which saves starts.
+    If `lasting` is set, both run until a bench needs another database or others of
+    them, which saves starts, and are killed then, which saves the end of running jobs.
     """
 
     def __init__(self, folder: Path, server_url: str, *, lasting: bool) -> None:
@@ -55,14 +59,22 @@ class Service:
         self._lasting = lasting
         self._running = ExitStack()
         self._parts: dict[tuple[str, ...], psutil.Process] = {}
+        self._database = ""
         self.use(DATABASE, keep=False)
 
     def close(self) -> None:
         self._running.close()
         self._parts.clear()
 
+    def use_own(self) -> None:
+        """Use the database that the benches share, but for those of many reports."""
+        self.use(DATABASE, keep=True)
+
     def use(self, database: str, *, keep: bool) -> None:
         """Use this database in the service and in this process."""
+        if keep and database == self._database:
+            return
+        self._database = database
         self.close()
         url = self._url(database)
         os.environ |= {"DATABASE_URL": url, "PORT": str(self.port)}
@@ -70,7 +82,7 @@ class Service:
             exists = "SELECT 1 FROM pg_database WHERE datname = %s"
             if not (keep and server.execute(exists, [database]).fetchone()):
                 server.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
-                server.execute(f"CREATE DATABASE {database}")
+                server.execute(f"CREATE DATABASE {database} TEMPLATE {TEMPLATE}")
         connection.close()
         connection.settings_dict["NAME"] = database
         call_command("migrate", verbosity=0)
@@ -144,11 +156,12 @@ class Service:
                 env=os.environ | environment,
                 stdout=log,
                 stderr=log,
+                preexec_fn=parent_death_hook(),
             )
         try:
             yield process
         finally:
-            _end(process)
+            _end(process, kill=self._lasting)
 
     def wait_for(self, path: str, port: int | None = None) -> None:
         """Wait until the server on this port answers."""
@@ -214,12 +227,14 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def _end(root: psutil.Popen) -> None:
+def _end(root: psutil.Popen, *, kill: bool) -> None:
     processes = family(root) if root.is_running() else []
-    root.send_signal(signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired, psutil.TimeoutExpired):
-        root.wait(STOP_SECONDS)
-    _, alive = psutil.wait_procs(processes, 3)
-    for process in alive:
-        process.kill()
+    if not kill:
+        root.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired, psutil.TimeoutExpired):
+            root.wait(STOP_SECONDS)
+        _, processes = psutil.wait_procs(processes, 3)
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     root.wait()

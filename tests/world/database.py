@@ -73,13 +73,16 @@ def module_transaction(django_db_setup: None, django_db_blocker: Any) -> Iterato
         transaction.set_rollback(True)
 
 
-def make_template() -> None:
-    """Make the template before the time of a test begins: it may take minutes."""
+def make_template() -> str:
+    """Make the template before the time of a test begins: it may take minutes.
+
+    Returns its name.
+    """
     if not os.environ.get("DATABASE_URL"):
         embedded.acquire(settings.DATA_DIR)
     with _server() as server:
         server.execute("SELECT pg_advisory_lock(hashtext(%s))", [PREFIX])
-        _make_template(server)
+        return _make_template(server)
 
 
 def create_database(name: str) -> None:
