@@ -192,7 +192,16 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "verification.web.pages.operator_context",
                 "verification.web.pages.icons_context",
-            ]
+            ],
+            # The libraries that our templates use without `{% load %}`
+            "builtins": [
+                "django.templatetags.i18n",
+                "django.templatetags.static",
+                "django.templatetags.tz",
+                "verification.console.templatetags.console",
+                "verification.hosted.templatetags.bdi",
+                "verification.web.page_tags",
+            ],
         },
     }
 ]

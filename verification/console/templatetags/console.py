@@ -70,6 +70,17 @@ def icons(context: dict[str, Any], name: str = "icons") -> SafeString:
     )
 
 
+@register.simple_block_tag
+def crumbs(content: SafeString) -> SafeString:
+    """Show the way to the page: its `li` in a named list, or nothing without any."""
+    if not content.strip():
+        return SafeString("")
+    return format_html(
+        '<nav aria-label="{}"><ol class="crumbs">{}</ol></nav>',
+        *(_("Breadcrumb"), content),
+    )
+
+
 @register.simple_tag(takes_context=True)
 def badge(context: dict[str, Any], code: str, topic: str) -> SafeString:
     """Show a state: icon, word and ground, in this order."""
