@@ -199,6 +199,7 @@ TEMPLATES = [
                 "django.templatetags.static",
                 "django.templatetags.tz",
                 "verification.console.templatetags.console",
+                "verification.console.templatetags.parts",
                 "verification.hosted.templatetags.bdi",
                 "verification.web.page_tags",
             ],

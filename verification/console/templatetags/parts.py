@@ -1,0 +1,137 @@
+"""Parts of pages that have contents: tables, cards, callouts and fields of forms."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+
+from verification.console.templatetags.console import icon
+
+register = template.Library()
+
+ROLES = {
+    "thead": "rowgroup",
+    "tbody": "rowgroup",
+    "tr": "row",
+    "td": "cell",
+    'th scope="col"': "columnheader",
+    'th scope="row"': "rowheader",
+}
+TABLE_PART = re.compile(rf"<({'|'.join(ROLES)})(?=[ >])")
+CALLOUT_ICONS = {
+    "is-bad": "octagon-alert",
+    "is-wait": "triangle-alert",
+    "is-ok": "circle-check",
+    "is-sand": "flask-conical",
+}
+
+
+@register.simple_block_tag
+def table(
+    content: str, label: str = "", by: str = "", css: str = "fold", scroll: str = ""
+) -> SafeString:
+    """Show a list as a table, which becomes cards on a phone.
+
+    `label` names the region in which it scrolls; `by` is the id of a heading that does.
+    Each part gets its role, because `display: grid` takes it away in some browsers.
+    """
+    rows = TABLE_PART.sub(lambda part: f'<{part[1]} role="{ROLES[part[1]]}"', content)
+    # Django has escaped the content.
+    html = format_html(
+        '<table class="table {}" role="table">{}</table>',
+        *(css, mark_safe(rows)),  # noqa: S308
+    )
+    if not label and not by:
+        return html
+    return format_html(
+        '<div class="{}" role="region" {}="{}" tabindex="0">{}</div>',
+        *(scroll or "scroll", "aria-labelledby" if by else "aria-label"),
+        *(by or label, html),
+    )
+
+
+@register.simple_tag
+def column(title: str, css: str = "") -> SafeString:
+    """Head a column of a table: `{% column _("Amount") "number" %}`."""
+    if css:
+        return format_html('<th scope="col" class="{}">{}</th>', css, title)
+    return format_html('<th scope="col">{}</th>', title)
+
+
+@register.simple_block_tag
+def card(content: str, name: str, title: str, css: str = "card") -> SafeString:
+    """Show a section as a card with its title: `{% card "runs" _("Newest runs") %}`."""
+    return format_html(
+        '<section class="{css}" aria-labelledby="{name}"><div class="card-head">'
+        '<h2 id="{name}">{title}</h2></div>{content}</section>',
+        css=css,
+        name=name,
+        title=title,
+        content=content,
+    )
+
+
+@register.simple_block_tag(takes_context=True)
+def callout(
+    context: dict[str, Any], content: str, css: str = "", role: str = ""
+) -> SafeString:
+    """Show a remark beside its matter: `{% callout "is-wait" %}...{% endcallout %}`.
+
+    Its ground is is-wait, is-bad, is-ok, is-sand or none, and chooses its icon.
+    """
+    ground = next((name for name in css.split() if name in CALLOUT_ICONS), "")
+    return format_html(
+        '<p class="callout {}"{}>{}<span>{}</span></p>',
+        css,
+        format_html(' role="{}"', role) if role else "",
+        icon(context, CALLOUT_ICONS.get(ground, "info")),
+        content,
+    )
+
+
+@register.inclusion_tag("console/parts/empty.html", takes_context=True)
+def nothing(
+    context: dict[str, Any], icon_name: str, text: str, form: Any = None
+) -> dict[str, Any]:
+    """Say why a list has no rows; with the form of its filters, how to clear them."""
+    shown = {"icon_name": icon_name, "text": text, "form": form}
+    return shown | {"icons": context["icons"]}
+
+
+@register.inclusion_tag("console/parts/field.html", takes_context=True)
+def field(
+    context: dict[str, Any], field: Any, *, cards: bool = False, grow: bool = False
+) -> dict[str, Any]:
+    """Show one field of a form: `{% field form.package cards=True %}`."""
+    shown = {"field": field, "cards": cards, "grow": grow}
+    return shown | {"icons": context["icons"]}
+
+
+@register.inclusion_tag("console/parts/fields.html", takes_context=True)
+def fields(context: dict[str, Any], form: Any) -> dict[str, Any]:
+    """Show all fields of a form, or those of a list."""
+    return {"form": form, "icons": context["icons"]}
+
+
+@register.simple_block_tag(takes_context=True)
+def step(
+    context: dict[str, Any],
+    content: str,
+    number: int,
+    title: str,
+    is_done: Any = False,
+    css: str = "",
+) -> SafeString:
+    """Show a thing to do with its number, or with a tick once it is done."""
+    done = format_html('<span class="heard"> ({})</span>', _("done"))
+    return format_html(
+        '<li{}><span class="mark">{}</span><div class="{}"><h3>{}{}</h3>{}</div></li>',
+        mark_safe(' class="is-done"') if is_done else "",
+        icon(context, "check") if is_done else number,
+        *(css, title, done if is_done else "", content),
+    )
