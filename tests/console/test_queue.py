@@ -355,13 +355,23 @@ def test_decision_leads_to_the_next_case(owner, api: Api):
     answer = owner.post("reports-decide", {"status": "APPROVED"}, report=first)
 
     assert answer["Location"] == owner.url("reports-detail", report=third)
-    assert Case.objects.get(pk=third).assignee == owner.member
+    assert Case.objects.get(pk=third).assignee is None
     assert "The decision counts now. This is the next case. Left: 2." in owner.page(
         "reports-detail", report=third
     )
     assert decide_on_page(owner, third) == [
         "The decision counts now. No other case is left for you."
     ]
+
+
+def test_decision_about_a_taken_case_takes_the_next_one(owner, api: Api):
+    first, second = (create_case(api, f"{n}" * 8) for n in (1, 2))
+    Case.objects.filter(pk=first).update(assignee=owner.member)
+
+    said = decide_on_page(owner, first)
+
+    assert said == ["The decision counts now. The next case is yours. Left: 1."]
+    assert Case.objects.get(pk=second).assignee == owner.member
 
 
 def test_own_case_that_is_due_later_comes_before_the_others(owner, api: Api):
@@ -391,8 +401,7 @@ def test_second_member_goes_on_to_the_next_case(owner, admin, api: Api):
     answer = owner.post("reports-confirm", decision=proposal)
 
     assert Case.objects.get(pk=first).closed_at
-    assert answer["Location"] == owner.url("queue")
-    assert Case.objects.get(pk=second).assignee == admin.member
+    assert answer["Location"] == owner.url("reports-detail", report=second)
 
 
 def approve_page(visitor: ConsoleVisitor, **fields) -> str:

@@ -144,6 +144,30 @@ def test_page_of_a_report_that_stands_still_asks_nothing(owner, api, status):
     )
 
 
+def test_open_page_logs_in_again_once_the_session_has_ended(owner, api):
+    made = api.create(person())["id"]
+    part = {"headers": {"HX-Request": "true"}}
+    owner.http.logout()
+
+    refresh = owner.http.get(owner.url("reports-progress", report=made), **part)
+    typed = owner.http.post(owner.url("reports-new"), {"step": "update"}, **part)
+
+    assert (refresh.status_code, refresh["HX-Refresh"]) == (200, "true")
+    # The form stays as it is.
+    assert (typed.status_code, typed.content) == (204, b"")
+
+
+def test_checks_have_names_in_the_language_of_the_page(owner, api):
+    made = api.create(person())["id"]
+
+    page = owner.page("reports-detail", query={"lang": "sw"}, report=made)
+    form = owner.page("reports-new", query={"lang": "sw"})
+
+    for html in (page, form):
+        assert "Kitambulisho cha taifa" in html
+        assert "National identity" not in html
+
+
 def test_progress_of_others_is_not_found(stranger, api):
     made = api.create(person())["id"]
 

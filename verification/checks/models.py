@@ -9,6 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 from django.utils.timezone import now
+from django.utils.translation import gettext
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import uuid7
@@ -63,6 +64,11 @@ class CheckDefinition(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def title(self) -> str:
+        """The name in the language of the page."""
+        return gettext(self.display_name)
 
 
 class PackageQuerySet(models.QuerySet["CheckPackage"]):

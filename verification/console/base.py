@@ -317,7 +317,7 @@ def member_required(
 
     def decorate(view: PlaceView) -> View:
         @private_page
-        @login_required
+        @_login_required
         @wraps(view)
         def shown(
             request: HttpRequest, workspace: UUID, environment: str, **arguments: Any
@@ -346,6 +346,25 @@ def member_required(
         return shown
 
     return decorate
+
+
+def _login_required(view: View) -> View:
+    """Redirect to the log-in; let a page that asks for a part reload itself instead.
+
+    The log-in would take the part's place. A form keeps what was typed, as nothing
+    answers it.
+    """
+
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **arguments: Any) -> HttpResponse:
+        is_part = "HX-Request" in request.headers and not request.user.is_authenticated
+        if not is_part:
+            return login_required(view)(request, *args, **arguments)
+        if request.method == "POST":
+            return HttpResponse(status=204)
+        return HttpResponse(headers={"HX-Refresh": "true"})
+
+    return answer
 
 
 def post_required(permission: Permission) -> Callable[[PlaceView], View]:

@@ -427,7 +427,7 @@ def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
         "by": _name_of(batch),
         "count": len(batch.report_ids),
         "cancelled": sum(s == ReportStatus.CANCELLED for _checks, s in ordered),
-        "checks": [offer.checks[name].display_name for name in names],
+        "checks": [offer.checks[name].title for name in names],
     }
 
 
@@ -700,7 +700,7 @@ def results(place: Place, batch: UUID, format: str) -> HttpResponse:
     _record_disclosures(place, rows)
     checks = checks_of(found)
     names = [name for each in checks.values() for name in each]
-    labels = [place.offer.checks[name].display_name for name in dict.fromkeys(names)]
+    labels = [place.offer.checks[name].title for name in dict.fromkeys(names)]
     content = write_sheet(
         format,
         [

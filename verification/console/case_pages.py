@@ -59,7 +59,11 @@ SOON = timedelta(hours=3)
 
 
 class QueueForm(FilterForm):
-    search = search_field(widget=forms.TextInput(attrs={"accesskey": "s"}))
+    search = search_field(
+        widget=forms.TextInput(
+            attrs={"accesskey": "s", "placeholder": _("Name, ID number or reference")}
+        )
+    )
     wait = filter_field(
         _("Needs"),
         [
@@ -76,13 +80,22 @@ class QueueForm(FilterForm):
             (Holder.NOBODY, _("Nobody")),
         ],
     )
-    overdue = forms.BooleanField(label=_("Late"), required=False)
+    # A tab chooses it.
+    overdue = forms.BooleanField(
+        label=_("Late"), required=False, widget=forms.HiddenInput
+    )
 
     @property
     def tab(self) -> str:
         """The tab of the page that shows what the filters show; empty for none."""
         chosen = {name: value for name, value in self.chosen.items() if value}
         return TABS.get(tuple(chosen.items()), "")
+
+    @property
+    def chips(self) -> list[tuple[str, str]]:
+        late = self["overdue"]
+        is_late = self.chosen[late.name]
+        return [*super().chips, *([(late.name, str(late.label))] if is_late else [])]
 
 
 # Filters -> the tab of the page that shows the same
@@ -260,8 +273,12 @@ def to_next(place: Place, report: UUID, done: str, after: Case | None) -> HttpRe
     left: Any = count_open(*place.where)
     if left > MAX_COUNT:
         left = _("more than %(most)s") % {"most": MAX_COUNT}
-    said = _("This is the next case. Left: %(left)s.") % {"left": left}
-    return place.to("reports-detail", success=f"{done} {said}", report=case.pk)
+    said = _("This is the next case. Left: %(left)s.")
+    if case.assignee_id:
+        said = _("The next case is yours. Left: %(left)s.")
+    return place.to(
+        "reports-detail", success=f"{done} {said % {'left': left}}", report=case.pk
+    )
 
 
 def open_case_of(place: Place, report: UUID) -> Case | None:

@@ -222,7 +222,7 @@ class NewReasonForm(forms.Form):
 
 
 REFUSALS: dict[Obstacle, Any] = {
-    Obstacle.NOT_ENDED: _("The report has not ended."),
+    Obstacle.NOT_ENDED: _("You can decide once the checks have finished."),
     Obstacle.NOT_RUN: _("None of its checks was run."),
     Obstacle.CANCELLED: _("The report was cancelled."),
     Obstacle.RESTRICTED: _("The subject objected to further use."),
@@ -282,7 +282,7 @@ def decision_form(place: Place, report: Report) -> DecisionForm:
         bureau_codes={row.code for row in codes if row.from_bureau},
         suggestions=weighed.suggested,
         contradictions={
-            code: _contradiction(texts[code], [checks[one].display_name for one in by])
+            code: _contradiction(texts[code], [checks[one].title for one in by])
             for code, by in weighed.contradicted.items()
         },
         has_credit_check=credit_results(report).exists(),

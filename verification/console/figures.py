@@ -386,7 +386,7 @@ def bars(
 
 
 def _turnaround(figures: Figures) -> Chart:
-    known = dict(CheckDefinition.objects.values_list("name", "display_name"))
+    known = {one.name: one.title for one in CheckDefinition.objects.all()}
     title = _("How long checks take")
     names = sorted(figures.checks, key=lambda n: -figures.checks[n].created)
     timed = [

@@ -98,7 +98,7 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
     rest = {name: value for name, value in details.items() if name not in shown}
     source = (finding.get("evidence") or {}).get("provider", "")
     return {
-        "name": result.definition.display_name,
+        "name": result.definition.title,
         "icon": ICONS.get(result.definition.category, "shield-check"),
         "status": result.status,
         "is_disputed": result.disputed_at is not None,
@@ -125,7 +125,7 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "source": SOURCES.get(source, source),
         "price": result.price,
         "reused": result.reused,
-        "seconds": result.duration_ms and result.duration_ms / 1000,
+        "seconds": round((result.duration_ms or 0) / 1000, 1),
         "outdated": ", ".join(map(label_of, outdated)),
         "at": result.completed_at,
     }

@@ -111,7 +111,7 @@ def alert(place: Place, alert: UUID) -> HttpResponse:
 
 
 def _check_names() -> Mapping[str, str]:
-    return {name: one.display_name for name, one in catalogue().items()}
+    return {name: one.title for name, one in catalogue().items()}
 
 
 def _names(codes: Iterable[str], names: Mapping[str, str]) -> list[str]:

@@ -284,7 +284,7 @@ def _alerts(place: Place, figures: Figures) -> Iterator[Need]:
     first = unread.select_related("report").get(pk=pk)
     # The sentence quotes a finding.
     record_disclosures([first.report_id], Channel.CONSOLE, place.client.actor)
-    names = {name: one.display_name for name, one in catalogue().items()}
+    names = {name: one.title for name, one in catalogue().items()}
     said = next(iter(alert_sentences(first, names)), first.title)
     is_critical = severity == Severity.CRITICAL
     critical = _("critical")

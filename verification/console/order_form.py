@@ -86,6 +86,20 @@ TOO_MANY_ROWS = format_lazy(
     _("The file has more than {rows} rows. Divide it."), rows=MAX_ROWS
 )
 NO_ROWS = _("The file has no row below its headings.")
+# What each check does, in a few words; a check without an entry shows its description.
+CHECK_HINTS: dict[str, Any] = {
+    "IDENTITY": _("Name and date of birth in the national register of persons"),
+    "KRA_PIN": _("PIN and name at the Kenya Revenue Authority"),
+    "EMPLOYER_VERIFICATION": _("A referee at the employer confirms the employment"),
+    "BUSINESS_VERIFICATION": _("Status, directors and shareholders in the register"),
+    "CRB_SCORE": _("The person's credit score at a credit reference bureau"),
+    "CRB_STANDARD": _("The person's credit score, accounts, balances and arrears"),
+    "CRB_FULL": _("The standard report with enquiries, cheques and fraud alerts"),
+    "CREDITBUREAU_SCORE": _("The newest credit score, and the bureau that gave it"),
+    "CREDITBUREAU_STATUS": _("Whether lenders have listed the person, now or before"),
+    "CREDITBUREAU_COMP": _("The company's credit score, accounts and arrears"),
+    "AML_SCREENING": _("The name on sanctions and watch lists"),
+}
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "PHONE": {"type": "tel"},
     "DATE": {"type": "date"},
@@ -209,7 +223,7 @@ class ChoiceForm(ChoicesForm):
             self.add_error(field, _("Choose at least one"))
         for name in self.offer.packages[package].checks if package else checks:
             if no_source_reason(name, self.environment, typed.get("country", "")):
-                label = self.offer.checks[name].display_name
+                label = self.offer.checks[name].title
                 error = _("No source answers this check in the country: {check}")
                 self.add_error(field, format_lazy(error, check=label))
         return typed
@@ -265,13 +279,12 @@ def sorted_checks(definitions: Iterable[CheckDefinition]) -> list[CheckDefinitio
 
 def _check_choices(subject_type: str, offer: Offer) -> Choices:
     checks = [d for d in offer.checks.values() if is_offered(d, subject_type)]
-    # The sentences after the first one are for those who write requests.
     return [
         (
             d.name,
             Option(
-                d.display_name,
-                d.description.partition(". ")[0].rstrip("."),
+                d.title,
+                CHECK_HINTS.get(d.name, d.description),
                 f"{d.currency} {d.price:,.2f}",
             ),
         )
@@ -297,7 +310,7 @@ def _package_option(package: CheckPackage, offer: Offer) -> Option:
     price = price_of_package(package, offer.checks)
     return Option(
         package.display_name,
-        ", ".join(check.display_name for check in checks),
+        ", ".join(check.title for check in checks),
         f"{checks[0].currency} {price:,.2f}",
     )
 

@@ -514,9 +514,7 @@ def _quoted_lines(
     times: dict[UUID | None, Any] = dict(found.values_list("pk", "completed_at"))
     return [
         [
-            QuotedLine(
-                one.definition.display_name, one.price, times.get(one.reused_from_id)
-            )
+            QuotedLine(one.definition.title, one.price, times.get(one.reused_from_id))
             for one in lines
         ]
         for lines in orders
@@ -565,7 +563,7 @@ def estimate_price(choice: Choice, offer: Offer) -> Price:
     pairs = list(zip(definitions, prices, strict=True))
     is_own = choice.payment_mode == PaymentMode.SELF and not choice.is_draft_only(offer)
     return Price(
-        lines=[QuotedLine(one.display_name, price) for one, price in pairs],
+        lines=[QuotedLine(one.title, price) for one, price in pairs],
         charge=sum(prices, Decimal(0)) if is_own else Decimal(0),
         digest=digest_of([[(one.name, price, None) for one, price in pairs]]),
         others=[],
@@ -774,7 +772,7 @@ def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
 def quote_retry(report: Report) -> tuple[list[QuotedLine], str]:
     """Return the failed checks with their prices, and a digest of this attempt."""
     failed = sorted(failed_checks(report), key=lambda result: result.position)
-    lines = [QuotedLine(r.definition.display_name, r.price) for r in failed]
+    lines = [QuotedLine(r.definition.title, r.price) for r in failed]
     return lines, digest_of([[(f"{r.pk} {r.attempt}", r.price, None) for r in failed]])
 
 

@@ -80,7 +80,7 @@ def _package_context(package: CheckPackage, definitions: Catalogue) -> dict[str,
     known = [definitions[name] for name in package.checks if name in definitions]
     return {
         "row": package,
-        "checks": [definition.display_name for definition in known],
+        "checks": [definition.title for definition in known],
         "price": price_of_package(package, definitions),
         "is_complete": len(known) == len(package.checks)
         and all(definition.active for definition in known),

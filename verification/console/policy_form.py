@@ -249,9 +249,9 @@ def _fact_choices(known: Known) -> list[Any]:
         group = [
             (
                 fact_key(check.name, fact),
-                format_lazy("{}: {}", check.display_name, name),
+                format_lazy("{}: {}", check.title, name),
             )
             for fact, name in names.items()
         ]
-        choices.append((check.display_name, group))
+        choices.append((check.title, group))
     return choices

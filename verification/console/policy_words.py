@@ -95,7 +95,7 @@ class Names:
     def of(cls, workspace: Workspace) -> Names:
         key = "textSw" if get_language() == "sw" else "text"
         return cls(
-            dict(CheckDefinition.objects.values_list("name", "display_name")),
+            {one.name: one.title for one in CheckDefinition.objects.all()},
             _package_names(workspace),
             {row.code: row.words[key] for row in codes_of(workspace)},
         )

@@ -201,7 +201,7 @@ def _render_report(
     consent = getattr(found, "consent", None)
     erasure = erasure_of(found) if found.erased_at else None
     corrections = found.corrections.select_related("request").order_by("id")
-    names = {row.name: row.definition.display_name for row in rows}
+    names = {row.name: row.definition.title for row in rows}
     timeline = timeline_of(found)
     may_answer = has_permission(place.member, Permission.ANSWER_SUBJECTS)
     shown = {

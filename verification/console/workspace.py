@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.http import FileResponse, HttpResponse
 from django.utils.text import format_lazy
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.models import PauseReason, Rule, RuleStatus
@@ -273,9 +274,8 @@ def _with_reports(
     found = Report.objects.filter(pk__in=[entry.report_id for entry in entries])
     reports = {row.pk: row for row in found.only("subject_name", "subject_type")}
     results = CheckResult.every.filter(pk__in=[entry.result_id for entry in entries])
-    checks: dict[UUID | None, str] = dict(
-        results.values_list("pk", "definition__display_name")
-    )
+    named = results.values_list("pk", "definition__display_name")
+    checks: dict[UUID | None, str] = {pk: gettext(name) for pk, name in named}
     return [
         (
             entry,

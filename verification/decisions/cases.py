@@ -207,23 +207,19 @@ def take_next(
     lock_member(member.pk, client.workspace.pk, Permission.DECIDE_REPORTS)
     if held is not None and count_held(member, client.environment) > held:
         raise CaseRefused(CaseObstacle.HOLDS_MORE)
-    own = Q(made_by_user=member.user_id) | Q(key_made_by_user=member.user_id)
-    found = _locked_cases(client, skip_locked=True).filter(
-        ~Exists(pending_proposals().filter(own)),
-        closed_at=None,
-        assignee=None,
-        report__completed_at__isnull=False,
-    )
-    case = found.exclude(pk=but).order_by("due_at", "report_id").first()
+    free = _free_cases(_locked_cases(client, skip_locked=True), member, but)
+    case = free.first()
     return _assign(case, member.pk, actor) if case else None
 
 
 def next_case(
     client: Client, member: Member, actor: audit.Actor, after: Case
 ) -> Case | None:
-    """Return the member's case that is due after this one, or take the first of nobody.
+    """Return the member's case that is due after this one, or the first of nobody's.
 
-    Raises NotAllowed.
+    The latter is taken for a member who had taken this one, so that two members who
+    work through the queue do not decide the same case. For a member who decides without
+    taking, it stays nobody's. Raises NotAllowed.
     """
     own = Case.objects.filter(
         assignee=member,
@@ -236,7 +232,9 @@ def next_case(
     if after.due_at:
         later = dated | Q(due_at=None)
     case = own.filter(later).order_by("due_at", "report_id").first()
-    return case or take_next(client, member, actor, but=after.pk)
+    if case or after.assignee_id == member.pk:
+        return case or take_next(client, member, actor, but=after.pk)
+    return _free_cases(_cases(client), member, after.pk).first()
 
 
 @transaction.atomic
@@ -285,11 +283,33 @@ def _is_decided(report: Report, since: datetime) -> bool:
     return decisions.exclude(status=DecisionStatus.REVIEW).exists()
 
 
+def _cases(client: Client) -> QuerySet[Case]:
+    return Case.objects.filter(
+        workspace=client.workspace, environment=client.environment
+    )
+
+
 def _locked_cases(client: Client, *, skip_locked: bool = False) -> QuerySet[Case]:
-    locked = Case.objects.select_for_update(
+    return _cases(client).select_for_update(
         of=("self",), no_key=True, skip_locked=skip_locked
     )
-    return locked.filter(workspace=client.workspace, environment=client.environment)
+
+
+def _free_cases(
+    cases: QuerySet[Case], member: Member, but: UUID | None
+) -> QuerySet[Case]:
+    """Return the cases that the member may take, those that are due first at the top.
+
+    `but` is a report that stays where it is.
+    """
+    own = Q(made_by_user=member.user_id) | Q(key_made_by_user=member.user_id)
+    free = cases.filter(
+        ~Exists(pending_proposals().filter(own)),
+        closed_at=None,
+        assignee=None,
+        report__completed_at__isnull=False,
+    )
+    return free.exclude(pk=but).order_by("due_at", "report_id")
 
 
 def _assign(case: Case, to: UUID | None, actor: audit.Actor) -> Case:

@@ -9,7 +9,7 @@ from typing import Any
 
 import segno
 from django.conf import settings
-from django.utils.translation import get_language, gettext, override
+from django.utils.translation import get_language, override
 
 from verification import links
 from verification.checks.events import consent_status_of
@@ -101,7 +101,7 @@ def _masked(number: str) -> str:
 def _worst(report: Report, completed: list[CheckResult]) -> str:
     """Return the name of the check that gives the report its score."""
     named = (r for r in completed if r.score == report.risk_score)
-    return next((gettext(r.definition.display_name) for r in named), "")
+    return next((r.definition.title for r in named), "")
 
 
 def _flags(completed: list[CheckResult]) -> list[tuple[str, int]]:
@@ -119,7 +119,7 @@ def _check(result: CheckResult, report: Report) -> dict[str, Any]:
     is_done = result.status == ResultStatus.COMPLETED
     names = map(label_of, result.outdated_details(report.subject) if finding else ())
     return {
-        "name": gettext(result.definition.display_name),
+        "name": result.definition.title,
         "state": result.status,
         "level": result.risk_level if is_done else "UNKNOWN",
         "score": result.score if is_done else None,

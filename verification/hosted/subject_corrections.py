@@ -124,7 +124,7 @@ def _render_form(
     is_about_another = wrong.pk in seen.strangers
     shown: dict[str, Any] = {
         "form": form,
-        "check": _(wrong.definition.display_name),
+        "check": wrong.definition.title,
         "summary": ""
         if is_about_another
         else summary_text(

@@ -149,7 +149,7 @@ def correction_view(correction: Correction, workspace: Workspace) -> View:
     return {
         "id": str(correction.pk),
         "number": correction.request.number,
-        "name": _(correction.result.definition.display_name),
+        "name": correction.result.definition.title,
         "state": str(CORRECTION_STATES[correction.status]),
         "is_open": correction.is_open,
         "is_confirmed": correction.status == CorrectionStatus.CONFIRMED,
@@ -294,7 +294,7 @@ def _check_view(result: CheckResult, one: SubjectReport, *, is_short: bool) -> V
     details = _details(finding.get("details") or {}, is_short=is_short)
     return {
         "result": result,
-        "name": _(result.definition.display_name),
+        "name": result.definition.title,
         # `mark` is the class of the state on the page.
         "mark": mark,
         "state": str(state),
