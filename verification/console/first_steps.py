@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pprint import pformat
 from typing import Any, NamedTuple
 
-from verification.console.base import Place
+from django.utils.translation import gettext_lazy as _
+
+from verification.console.base import Place, Text
 from verification.providers.sandbox import list_reserved_numbers
 from verification.reports.request import RuleContext, catalogue, find_faults
 from webhooks.models import Configuration
@@ -33,6 +35,14 @@ FIRST_ORDER = {
             },
         }
     ]
+}
+# How checks of the first test subjects end, by the sandbox's outcome
+ENDINGS: dict[str, Text] = {
+    "CLEAR": _("Clear"),
+    "NOT_FOUND": _("Not found"),
+    "NAME_MISMATCH": _("Another name"),
+    "ADVERSE": _("Something adverse"),
+    "DOWN": _("The source is down"),
 }
 KEY = "YOUR_KEY"
 CURL = """curl -s {url} \\
@@ -132,9 +142,10 @@ def samples_of(
     ]
 
 
-def first_subjects() -> list[dict[str, str]]:
-    """Return the reserved numbers that people try first."""
-    return list_reserved_numbers()[:5]
+def first_subjects() -> list[tuple[str, Text]]:
+    """Return the reserved numbers that people try first, and how a check ends."""
+    numbers = {one["outcome"]: one["idNumber"] for one in list_reserved_numbers()}
+    return [(numbers[outcome], ending) for outcome, ending in ENDINGS.items()]
 
 
 def order_about(place: Place) -> dict[str, Any] | None:
