@@ -8,7 +8,10 @@ from typing import Any
 
 import pycountry
 from django import forms
+from django.forms.utils import flatatt
 from django.utils.formats import date_format
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
@@ -205,3 +208,22 @@ def check_reasons(form: forms.Form, status: str | None) -> None:
 
 
 COUNTRIES = sorted((c.alpha_2, c.name) for c in pycountry.countries)
+
+
+class LongSelect(forms.Select):
+    """Write all options at once; Django renders two templates for each."""
+
+    def render(
+        self, name: str, value: Any, attrs: Any = None, renderer: Any = None
+    ) -> SafeString:
+        chosen = self.format_value(value)
+        options = format_html_join(
+            "\n",
+            '<option value="{}"{}>{}</option>',
+            (
+                (code, SafeString(" selected") if code in chosen else "", label)
+                for code, label in self.choices
+            ),
+        )
+        attributes = flatatt(self.build_attrs(self.attrs, attrs))
+        return format_html('<select name="{}"{}>{}</select>', name, attributes, options)

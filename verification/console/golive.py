@@ -23,6 +23,7 @@ from verification.console.fields import (
     COUNTRIES,
     REQUIRED_ERROR,
     ContactField,
+    LongSelect,
     email_field,
     name_field,
     text_area,
@@ -71,7 +72,9 @@ class CompanyForm(forms.Form):
     trading_name = trading_name_field()
     registration_number = text_field(_("Registration number"), 64)
     kra_pin = text_field(_("KRA PIN"), 11, help_text=_("Such as P051234567X"))
-    country = forms.ChoiceField(label=_("Country"), choices=COUNTRIES, initial="KE")
+    country = forms.ChoiceField(
+        label=_("Country"), choices=COUNTRIES, widget=LongSelect, initial="KE"
+    )
     address = text_area(_("Address"), 300)
     contact_name = name_field(_("Whom we may ask"))
     contact_email = email_field(_("Their e-mail address"))

@@ -25,7 +25,13 @@ from verification.consents.models import Consent
 from verification.console.batch_columns import IGNORED, Columns
 from verification.console.batch_rows import FULL_NAME
 from verification.console.batch_uploads import OpenUpload
-from verification.console.fields import COUNTRIES, REQUIRED_ERROR, Choices, ChoicesForm
+from verification.console.fields import (
+    COUNTRIES,
+    REQUIRED_ERROR,
+    Choices,
+    ChoicesForm,
+    LongSelect,
+)
 from verification.console.orders import (
     METHODS,
     ON,
@@ -139,7 +145,9 @@ class ChoiceForm(ChoicesForm):
     payment_mode = forms.ChoiceField(
         label=_("Who pays"), widget=forms.RadioSelect, error_messages=REQUIRED_ERROR
     )
-    country = forms.ChoiceField(label=_("Country"), choices=COUNTRIES)
+    country = forms.ChoiceField(
+        label=_("Country"), choices=COUNTRIES, widget=LongSelect
+    )
 
     def __init__(
         self,
@@ -444,6 +452,7 @@ class ColumnsForm(forms.Form):
                 label=opened.original.header.at(number).text
                 or format_lazy(_("Column {number}"), number=number + 1),
                 choices=choices,
+                widget=LongSelect,
                 initial=columns.inputs[number],
                 required=False,
                 error_messages={"invalid_choice": _("Choose one of the list")},
@@ -482,6 +491,7 @@ def _field(one: Input) -> forms.Field:
         return forms.ChoiceField(
             label=label,
             choices=[("", _("Choose one")), *choices],
+            widget=LongSelect,
             required=False,
             error_messages={"invalid_choice": _("Choose one of the list")},
         )
