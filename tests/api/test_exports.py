@@ -126,18 +126,19 @@ def test_no_cell_is_a_formula(api, start):
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_rows_are_complete_over_pages(api, monkeypatch, kind, format):
+def test_rows_are_complete_over_pages(api, monkeypatch, format):
     made = api.create(*[person(idNumber=f"1234567{n}") for n in range(5)])
     api.work()
     for one in made:
         decide(deciding_api(api), one["id"], APPROVE)
-    whole = export(api, kind, format=format)
+    wholes = [export(api, kind, format=format) for kind in KINDS]
     monkeypatch.setattr(export_kinds, "PAGE_SIZE", 2)
 
-    paged = export(api, kind, format=format)
-    # Exports are in the audit trail themselves.
-    assert paged.startswith(whole) if kind == "audit-trail" else paged == whole
+    for kind, whole in zip(KINDS, wholes, strict=True):
+        paged = export(api, kind, format=format)
+        # Exports are in the audit trail themselves.
+        is_same = paged.startswith if kind == "audit-trail" else paged.__eq__
+        assert is_same(whole), kind
 
 
 def test_rows_that_were_made_at_once_are_each_there_once(api, monkeypatch):

@@ -93,32 +93,32 @@ def test_failed_change_leaves_no_audit_event(workspace, superuser, monkeypatch):
     assert not workspace.is_suspended
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"actor": "grace"},
-        {"action": "workspace.closed"},
-        {"created_at_from_0": "2020-01-01", "created_at_from_1": "00:00"},
-    ],
-)
-def test_trail_is_filtered(event, superuser, query):
-    assert listed_ids(superuser, AuditEvent, **query) == {str(event.pk)}
+MATCHING = [
+    {"actor": "grace"},
+    {"action": "workspace.closed"},
+    {"created_at_from_0": "2020-01-01", "created_at_from_1": "00:00"},
+]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"actor": "grac"},
-        {"action": "workspace"},
-        {"object_id": "1"},
-        {"workspace_id": "x"},
-        {"created_at_to_0": "2020-01-01", "created_at_to_1": "00:00"},
-        {"created_at_to_0": "2020-01-01"},
-        {"created_at_from_0": "tomorrow"},
-    ],
-)
-def test_trail_is_filtered_by_whole_text(event, superuser, query):
-    assert listed_ids(superuser, AuditEvent, **query) == set()
+def test_trail_is_filtered(event, superuser):
+    for query in MATCHING:
+        assert listed_ids(superuser, AuditEvent, **query) == {str(event.pk)}, query
+
+
+NOT_MATCHING = [
+    {"actor": "grac"},
+    {"action": "workspace"},
+    {"object_id": "1"},
+    {"workspace_id": "x"},
+    {"created_at_to_0": "2020-01-01", "created_at_to_1": "00:00"},
+    {"created_at_to_0": "2020-01-01"},
+    {"created_at_from_0": "tomorrow"},
+]
+
+
+def test_trail_is_filtered_by_whole_text(event, superuser):
+    for query in NOT_MATCHING:
+        assert listed_ids(superuser, AuditEvent, **query) == set(), query
 
 
 def test_trail_of_an_object_and_of_a_workspace_is_found(event, superuser):
@@ -131,18 +131,18 @@ def test_trail_of_an_object_and_of_a_workspace_is_found(event, superuser):
         )
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"actor": "gr\0ace"},
-        # Nothing else than the filters that the page shows.
-        {"reason__startswith": "Asked"},
-        {"address__isnull": "0"},
-        {"fields__contains": "1"},
-    ],
-)
-def test_url_allows_only_the_filters_of_the_list(event, superuser, query):
-    assert superuser.get(list_url(AuditEvent), query).status_code == 400
+NOT_ALLOWED = [
+    {"actor": "gr\0ace"},
+    # Nothing else than the filters that the page shows.
+    {"reason__startswith": "Asked"},
+    {"address__isnull": "0"},
+    {"fields__contains": "1"},
+]
+
+
+def test_url_allows_only_the_filters_of_the_list(event, superuser):
+    for query in NOT_ALLOWED:
+        assert superuser.get(list_url(AuditEvent), query).status_code == 400, query
 
 
 def test_audit_trail_has_no_forms(event, superuser):

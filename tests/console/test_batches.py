@@ -257,31 +257,35 @@ def test_what_all_rows_lack_is_said_once(sender):
     ]
 
 
-@pytest.mark.parametrize(
-    ("column", "text", "fault"),
-    [
-        ("ID number", '="0123"', "This is a formula. Put its value here"),
-        ("ID number", "2.54712E+11", "The spreadsheet has rounded this number."),
-        ("ID number", "3123456O", "Enter the number as on the ID card."),
-        ("ID number", "312345.61", "Enter the number as on the ID card."),
-        ("Date of birth", "13/31/1990", "Write the day as 1990-12-31"),
-        ("Date of birth", "2999-01-01", "Choose a day that has passed"),
-        ("Date of birth", "01/01/1899", "Choose a day that has passed"),
-        ("When it was given", "yesterday", "Write the time as"),
-        ("When it was given", "2999-01-01", "Choose a time that has passed"),
-        ("How it was given", "By pigeon", "Choose one of the list"),
-        ("obtained", "maybe", "Write yes or no"),
-        ("obtained", "no", "Confirm it, or let us ask the subject"),
-    ],
-)
-def test_wrong_cell_is_refused_and_says_why(sender, column, text, fault):
-    known = ["Full name", "ID number", *([column] if column not in HEADINGS else [])]
-    row = {"Full name": "Wanjiku Kamau", "ID number": "12345678", column: text}
+WRONG_CELLS = [
+    ("ID number", '="0123"', "This is a formula. Put its value here"),
+    ("ID number", "2.54712E+11", "The spreadsheet has rounded this number."),
+    ("ID number", "3123456O", "Enter the number as on the ID card."),
+    ("ID number", "312345.61", "Enter the number as on the ID card."),
+    ("Date of birth", "13/31/1990", "Write the day as 1990-12-31"),
+    ("Date of birth", "2999-01-01", "Choose a day that has passed"),
+    ("Date of birth", "01/01/1899", "Choose a day that has passed"),
+    ("When it was given", "yesterday", "Write the time as"),
+    ("When it was given", "2999-01-01", "Choose a time that has passed"),
+    ("How it was given", "By pigeon", "Choose one of the list"),
+    ("obtained", "maybe", "Write yes or no"),
+    ("obtained", "no", "Confirm it, or let us ask the subject"),
+]
 
-    (found,) = faults(sender.send(csv_file(known, [row[name] for name in known])))
 
-    assert found.startswith("Row 2, ")
-    assert fault in found
+def test_wrong_cell_is_refused_and_says_why(sender):
+    for column, text, fault in WRONG_CELLS:
+        known = [
+            "Full name",
+            "ID number",
+            *([column] if column not in HEADINGS else []),
+        ]
+        row = {"Full name": "Wanjiku Kamau", "ID number": "12345678", column: text}
+
+        (found,) = faults(sender.send(csv_file(known, [row[name] for name in known])))
+
+        assert found.startswith("Row 2, "), text
+        assert fault in found, text
 
 
 @pytest.mark.parametrize(

@@ -119,37 +119,37 @@ def test_rule_is_one_sentence(made, sentence):
     assert sentence_of(read, Names(checks, {"loan": "Loan applicant"})) == sentence
 
 
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"value_1": "many"}, "Enter a number from 0 to"),
-        ({"value_1": "-1"}, "Enter a number from 0 to"),
-        ({"value_1": "nan"}, "Enter a number from 0 to"),
-        ({"comparison_1": "IS"}, "Choose “is at least” or “is below”"),
-        ({"fact_1": "score", "value_1": "101"}, "Enter a number from 0 to 100"),
-        ({"fact_1": "level", "comparison_1": "BELOW"}, "Choose “is” or “is not”"),
-        (
-            {"fact_1": "level", "comparison_1": "IS", "value_1": "AWFUL"},
-            "Choose a value",
-        ),
-        (
-            {"fact_1": "package", "comparison_1": "IS", "value_1": "loan"},
-            "There is none to choose from",
-        ),
-        ({"fact_1": "", "value_1": ""}, "Choose at least one condition"),
-        ({"fact_1": "NO_SUCH.score"}, "Select a valid choice"),
-        ({"codes": []}, "Choose at least one reason for a decline"),
-        ({"codes": ["NO_SUCH"]}, "Choose reasons that are offered here"),
-        ({"then": ""}, "This is needed"),
-    ],
-)
-def test_rule_with_a_fault_shows_the_form_again(owner, draft, fields, error):
-    answer = add(owner, draft, **fields)
+FAULTS = [
+    ({"value_1": "many"}, "Enter a number from 0 to"),
+    ({"value_1": "-1"}, "Enter a number from 0 to"),
+    ({"value_1": "nan"}, "Enter a number from 0 to"),
+    ({"comparison_1": "IS"}, "Choose “is at least” or “is below”"),
+    ({"fact_1": "score", "value_1": "101"}, "Enter a number from 0 to 100"),
+    ({"fact_1": "level", "comparison_1": "BELOW"}, "Choose “is” or “is not”"),
+    (
+        {"fact_1": "level", "comparison_1": "IS", "value_1": "AWFUL"},
+        "Choose a value",
+    ),
+    (
+        {"fact_1": "package", "comparison_1": "IS", "value_1": "loan"},
+        "There is none to choose from",
+    ),
+    ({"fact_1": "", "value_1": ""}, "Choose at least one condition"),
+    ({"fact_1": "NO_SUCH.score"}, "Select a valid choice"),
+    ({"codes": []}, "Choose at least one reason for a decline"),
+    ({"codes": ["NO_SUCH"]}, "Choose reasons that are offered here"),
+    ({"then": ""}, "This is needed"),
+]
 
-    html = answer.content.decode()
-    assert answer.status_code == 200
-    assert "<title>Error:" in html
-    assert error in html
+
+def test_rule_with_a_fault_shows_the_form_again(owner, draft):
+    for fields, error in FAULTS:
+        answer = add(owner, draft, **fields)
+
+        html = answer.content.decode()
+        assert answer.status_code == 200, fields
+        assert "<title>Error:" in html, fields
+        assert error in html, fields
 
 
 def test_five_conditions_are_kept_and_shown_again(owner, api: Api, draft):

@@ -3,6 +3,7 @@
 import gzip
 import re
 from datetime import timedelta
+from html import escape
 
 import pytest
 from django.utils.timezone import now
@@ -194,16 +195,16 @@ def test_erased_report_shows_its_certificate_and_no_details(owner, api):
     assert "Wanjiku" not in words
 
 
-@pytest.mark.parametrize("language", ["en", "sw"])
-@pytest.mark.parametrize("name", ["و" * 200, "张伟", "A" * 200, "<b>O'Brien</b>"])
-def test_page_shows_unusual_names(owner, api, name, language):
-    made = api.create(person(fullName=name))["id"]
+def test_pages_show_unusual_names(owner, api):
+    names = ["و" * 200, "张伟", "A" * 200, "<b>O'Brien</b>"]
+    made = api.create(*[person(fullName=name) for name in names])
     api.work()
 
-    for page, more in (("reports", {}), ("reports-detail", {"report": made})):
-        html = owner.page(page, query={"lang": language}, **more)
-        assert "<b>O'Brien" not in html
-        assert f"<bdi>{name[:3]}" in html or "&lt;b&gt;" in html
+    pages = [owner.page("reports-detail", report=one["id"]) for one in made]
+    for html, name in zip(pages, names, strict=True):
+        for page in (html, owner.page("reports")):
+            assert "<b>O'Brien" not in page
+            assert f"<bdi>{escape(name[:3])}" in page, name
 
 
 def test_pages_with_much_to_show_are_light(owner, api):

@@ -144,13 +144,12 @@ def test_deletion_that_nobody_requested_leads_to_the_data(subject: Visitor):
     assert subject.get("deletion")["Location"] == subject.page
 
 
-@pytest.mark.parametrize("name", ["", "delete", "objection", "objected"])
-@pytest.mark.parametrize("language", ["en", "sw"])
-def test_pages_are_small(subject: Visitor, name: str, language: str):
-    page = subject.get(f"{name}?lang={language}")
+def test_pages_are_small(subject: Visitor):
+    for name in ("", "delete", "objection", "objected"):
+        page = subject.get(f"{name}?lang=sw")
 
-    assert page.status_code == 200
-    assert len(page.content) < 40_000
+        assert page.status_code == 200, name
+        assert len(page.content) < 40_000, name
 
 
 @pytest.fixture

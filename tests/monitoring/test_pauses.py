@@ -208,24 +208,24 @@ def test_second_withdrawal_needs_another_consent(api: Api):
     assert error_codes(problem) == {"#/consent/obtainedAt": "out-of-range"}
 
 
-@pytest.mark.parametrize(
-    ("consent", "at", "code"),
-    [
-        (HOSTED, "#/consent/mode", "not-allowed-here"),
-        ({**ATTESTED, "obtained": False}, "#/consent/obtained", "consent-required"),
-        ({"mode": "CUSTOMER_ATTESTED"}, "#/consent/obtained", "required"),
-        ({**ATTESTED, "x": 1}, "#/consent/x", "unknown-member"),
-        ("yes", "#/consent", "invalid-type"),
-    ],
-)
-def test_invalid_consent_resumes_nothing(api: Api, consent: Any, at: str, code: str):
-    rule = store_rule(api)
-    withdrawn(api)
+INVALID_CONSENTS = [
+    (HOSTED, "#/consent/mode", "not-allowed-here"),
+    ({**ATTESTED, "obtained": False}, "#/consent/obtained", "consent-required"),
+    ({"mode": "CUSTOMER_ATTESTED"}, "#/consent/obtained", "required"),
+    ({**ATTESTED, "x": 1}, "#/consent/x", "unknown-member"),
+    ("yes", "#/consent", "invalid-type"),
+]
 
-    problem = api.refused(f"/monitoring/{rule.pk}/resume", {"consent": consent})
 
-    assert error_codes(problem)[at] == code
-    assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+def test_invalid_consent_resumes_nothing(api: Api):
+    for consent, at, code in INVALID_CONSENTS:
+        rule = store_rule(api)
+        withdrawn(api)
+
+        problem = api.refused(f"/monitoring/{rule.pk}/resume", {"consent": consent})
+
+        assert error_codes(problem)[at] == code, consent
+        assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN"), consent
 
 
 def test_consent_is_refused_when_the_present_one_holds(api: Api):

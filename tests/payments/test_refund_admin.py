@@ -92,9 +92,8 @@ def test_every_admin_page_of_payments_opens(api: Api, checkout, superuser, staff
                 read_page(client, change_url(row))
 
 
-@pytest.mark.parametrize("model", [Payment, Checkout, Refund, PaymentEvent])
 def test_list_costs_the_same_for_any_number_of_rows(
-    api: Api, superuser, model, django_assert_max_num_queries
+    api: Api, superuser, django_assert_max_num_queries
 ):
     for number in range(4):
         made = create_paid_checkout(api)
@@ -102,8 +101,9 @@ def test_list_costs_the_same_for_any_number_of_rows(
         PaymentEvent.objects.create(
             provider="sandbox", event_id=number, checkout=made, body_sha256=b""
         )
-    with django_assert_max_num_queries(7):
-        read_page(superuser, list_url(model))
+    for model in (Payment, Checkout, Refund, PaymentEvent):
+        with django_assert_max_num_queries(7):
+            read_page(superuser, list_url(model))
 
 
 def test_checkout_page_links_payment_refunds_and_events(checkout, superuser):

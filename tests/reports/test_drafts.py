@@ -113,17 +113,19 @@ def test_edit_runs_and_bills_nothing(api: Api, draft: str):
     assert not LedgerEntry.objects.exists()
 
 
-@pytest.mark.parametrize("status", [s for s in STATUSES if s != "DRAFT"])
-def test_only_a_draft_is_edited(api: Api, status: str):
-    report = create_report_with_status(api, status)
-    before = count_rows()
+def test_only_a_draft_is_edited(api: Api):
+    for status in [s for s in STATUSES if s != "DRAFT"]:
+        report = create_report_with_status(api, status)
+        before = count_rows()
 
-    problem = api.refused(f"/reports/{report}/draft", {"purpose": "Other"})
+        problem = api.refused(f"/reports/{report}/draft", {"purpose": "Other"})
 
-    assert (problem["status"], problem["code"]) == (409, "report-not-editable")
-    assert problem["reportStatus"] == status.split()[0]
-    assert api.report(report)["purpose"] == "Loan application"
-    assert count_rows() == before
+        assert (problem["status"], problem["code"]) == (409, "report-not-editable"), (
+            status
+        )
+        assert problem["reportStatus"] == status.split()[0], status
+        assert api.report(report)["purpose"] == "Loan application", status
+        assert count_rows() == before, status
 
 
 @pytest.mark.parametrize("member", ["draft", "reference", "id", "status", "Purpose"])

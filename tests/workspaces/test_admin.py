@@ -201,29 +201,27 @@ def test_dialog_shows_the_new_balance_before_it_books(
     assert not LedgerEntry.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("button", "fields", "told"),
-    [
-        ("top_up", {}, "This field is required"),
-        ("top_up", {"amount": "0"}, "A top-up is above 0"),
-        ("top_up", {"amount": "1.005"}, "no more than 2 decimal places"),
-        ("top_up", {"amount": "NaN"}, "Enter a number"),
-        ("top_up", {"amount": "-5"}, "A top-up is above 0"),
-        ("adjust", {"amount": "0", "note": "Fee"}, "changes nothing"),
-        ("adjust", {"amount": "5"}, "This field is required"),
-        ("adjust", {"amount": "-5", "note": "Fee"}, "This needs KES 5.00"),
-    ],
-)
-def test_refused_movement_changes_no_balance(
-    workspace, superuser, button, fields, told
-):
-    account = workspace.accounts.get(environment="production")
+REFUSED_MOVEMENTS = [
+    ("top_up", {}, "This field is required"),
+    ("top_up", {"amount": "0"}, "A top-up is above 0"),
+    ("top_up", {"amount": "1.005"}, "no more than 2 decimal places"),
+    ("top_up", {"amount": "NaN"}, "Enter a number"),
+    ("top_up", {"amount": "-5"}, "A top-up is above 0"),
+    ("adjust", {"amount": "0", "note": "Fee"}, "changes nothing"),
+    ("adjust", {"amount": "5"}, "This field is required"),
+    ("adjust", {"amount": "-5", "note": "Fee"}, "This needs KES 5.00"),
+]
 
-    for sure in ("", "on"):
-        form = dialog_fields(**fields, sure=sure)
-        answer = superuser.post(dialog_url(button, account), form, follow=True)
-        assert told in answer.content.decode()
-    assert not LedgerEntry.objects.exists()
+
+def test_refused_movement_changes_no_balance(workspace, superuser):
+    for button, fields, told in REFUSED_MOVEMENTS:
+        account = workspace.accounts.get(environment="production")
+
+        for sure in ("", "on"):
+            form = dialog_fields(**fields, sure=sure)
+            answer = superuser.post(dialog_url(button, account), form, follow=True)
+            assert told in answer.content.decode()
+        assert not LedgerEntry.objects.exists(), fields
 
 
 def test_rows_of_the_account_list_have_the_buttons(workspace, superuser):
