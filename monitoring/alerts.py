@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -28,6 +28,7 @@ from monitoring.models import (
     alerts_of,
     locked_rules,
 )
+from verification.checks.catalogue import CheckName
 from verification.checks.events import EventSubject
 from verification.checks.finding_words import label_of, text_of
 from verification.checks.models import CheckResult, ResultStatus
@@ -67,18 +68,20 @@ Snapshot = dict[str, Any]
 
 
 class AlertChange(Shape):
-    check_name: str
+    check_name: CheckName
     field: str
+    """riskLevel, flags (each with code and severity), or `details.` and the name of an
+    output field. Members of a list in another order are no change."""
     old: Any
     new: Any
 
 
 class EventAlert(Shape):
     id: UUID
-    kind: Literal["CHANGE", "NO_ANSWER"]
+    kind: AlertKind
     title: str
     message: str
-    severity: Literal["INFO", "WARNING", "CRITICAL"]
+    severity: Severity
     read: bool
     actioned: bool
     report_id: UUID

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from monitoring.models import Cadence, Rule
 from verification.checks.models import CheckPackage
@@ -29,6 +29,7 @@ from verification.reports.request import (
     RuleContext,
     SubjectInput,
     find_faults,
+    needs_checks,
     read_order,
     shape_faults,
 )
@@ -57,6 +58,8 @@ BLOCKING_FAULTS = {
 
 class RuleRequest(RequestShape):
     """A rule to create. Its first run is made at once, and billed as every run."""
+
+    model_config = ConfigDict(json_schema_extra=needs_checks("checkNames"))
 
     subject: SubjectInput
     check_names: CheckNames | None = None

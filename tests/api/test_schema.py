@@ -79,6 +79,7 @@ def test_member_with_a_default_is_required_in_answers_only(
     assert shapes["PartRequest"]["required"] == ["givenName"]
     assert shapes["Part"]["required"] == ["givenName", "priority"]
     assert shapes["PartRequest"]["additionalProperties"] is False
+    assert "additionalProperties" not in shapes["Part"]
 
 
 def test_operation_names_its_key_and_scope(small_document: dict[str, Any]) -> None:
@@ -102,11 +103,16 @@ def test_operation_lists_its_problems(small_document: dict[str, Any]) -> None:
     always = {"400", "401", "403", "406", "429", "500", "503"}
     assert create.keys() == always | {"201", "402", "408", "413", "415"}
     assert retrieve.keys() == always | {"200", "404"}
-    content = create["402"]["content"]["application/problem+json"]
+    shared = small_document["components"]["responses"]
+    assert create["402"] == {"$ref": "#/components/responses/InsufficientBalance"}
+    content = shared["InsufficientBalance"]["content"]["application/problem+json"]
     assert content["schema"] == {"$ref": "#/components/schemas/Problem"}
     assert list(content["examples"]) == ["insufficient-balance"]
-    assert {"WWW-Authenticate", "X-Request-Id"} <= create["401"]["headers"].keys()
-    assert "Retry-After" in create["429"]["headers"]
+    assert create["401"] == {"$ref": "#/components/responses/Unauthorized"}
+    headers = shared["Unauthorized"]["headers"].keys()
+    assert {"WWW-Authenticate", "X-Request-Id"} <= headers
+    assert create["429"] == {"$ref": "#/components/responses/RateLimited"}
+    assert "Retry-After" in shared["RateLimited"]["headers"]
     assert {"X-Request-Id", "RateLimit"} <= create["201"]["headers"].keys()
 
 

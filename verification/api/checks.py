@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Self, get_args
 from uuid import UUID
 
 from django.http import Http404
@@ -12,6 +12,7 @@ from rest_framework.request import Request
 
 from verification.api import examples
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
+from verification.checks.catalogue import CheckName
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.providers.registry import recipient, sources_of
 from verification.providers.sandbox import list_reserved_numbers
@@ -21,7 +22,7 @@ from verification.reports.request import Catalogue, catalogue, no_source_reason
 from verification.settings.providers import HOME_COUNTRY
 from verification.sources.health import Health, Status, availability
 from verification.values import formats
-from verification.values.shapes import CURRENCY, Money, Shape
+from verification.values.shapes import CURRENCY, Money, Shape, enumeration
 from workspaces.models import Environment
 
 
@@ -67,7 +68,7 @@ class AvailabilityBody(Shape):
     Sandbox checks are always AVAILABLE.
     """
 
-    status: Status
+    status: Annotated[Status, enumeration("AvailabilityStatus", get_args(Status))]
     """DEGRADED: the source often gives no answer, or another source stands in for it.
     UNAVAILABLE: the service calls no source at present. Checks wait, and fail if that
     lasts."""
@@ -112,7 +113,7 @@ def unavailable_reason(
 
 class CheckDefinitionBody(Shape):
     id: UUID
-    name: str
+    name: CheckName
     display_name: str
     category: str
     description: str
@@ -174,7 +175,7 @@ class PackageBody(Shape):
     display_name: str
     owner: PackageOwner
     """OPERATOR: everybody's. WORKSPACE: your own, which your members edit."""
-    checks: list[str]
+    checks: list[CheckName]
     """The checks that an order has today, in this order."""
     subject_types: list[SubjectType]
     """The subject types that all its checks accept."""

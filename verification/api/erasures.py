@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -15,7 +15,7 @@ from verification.api.content import PdfNegotiation
 from verification.api.operations import OperationViewSet, operation
 from verification.privacy.certificates import certificate_pdf, signed_members
 from verification.privacy.models import Erasure, Origin
-from verification.values.shapes import Shape, Timestamp
+from verification.values.shapes import Shape, Timestamp, enumeration
 from verification.web.pages import attachment
 from workspaces.models import Scope
 
@@ -26,7 +26,9 @@ class ErasureBody(Shape):
     id: UUID
     number: str
     """The number of the certificate, for people to read out."""
-    status: Literal["WAITING", "ENDED"]
+    status: Annotated[
+        Literal["WAITING", "ENDED"], enumeration("ErasureStatus", ["WAITING", "ENDED"])
+    ]
     requested_by: Origin
     requested_at: Timestamp
     ended_at: Timestamp | None = None

@@ -195,10 +195,7 @@ EXAMPLE_DATA: dict[Event.Name, Shape] = {
             "monitoringId": RULE_ID,
             "reportId": REPORT_ID,
             "subject": {"id": SUBJECT_ID, "type": "INDIVIDUAL"},
-            "alert": {
-                "kind": "CHANGE",
-                **{k: v for k, v in ALERT.items() if k != "monitoringId"},
-            },
+            "alert": {k: v for k, v in ALERT.items() if k != "monitoringId"},
         }
     ),
     Event.Name.PAYMENT_PAID: _about(

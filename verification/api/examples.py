@@ -110,6 +110,7 @@ RESULT: dict[str, Any] = {
     },
     "failure": None,
     "reused": False,
+    "outdatedDetails": [],
     "startedAt": CREATED_AT,
     "completedAt": ENDED_AT,
     "durationMs": 48,
@@ -143,6 +144,7 @@ REPORT: dict[str, Any] = {
     "completedAt": ENDED_AT,
     "restrictedAt": None,
     "erasedAt": None,
+    "erasureId": None,
     "corrections": [],
     "decision": None,
     "proposedDecision": None,
@@ -267,6 +269,7 @@ QUOTE: dict[str, Any] = {
     "payableByWorkspace": {"amount": 50.0, "currency": "KES"},
     "reports": [
         {
+            "package": None,
             "price": {"amount": 50.0, "currency": "KES"},
             "checks": [
                 {
@@ -351,6 +354,7 @@ DEFINITION: dict[str, Any] = {
         "medianMs": 694,
         "p95Ms": 1694,
     },
+    "recipients": [{"name": "Metropol Credit Reference Bureau", "country": "KE"}],
 }
 DEFINITIONS: dict[str, Any] = {**ONE_PAGE, "size": 1, "content": [DEFINITION]}
 PACKAGE: dict[str, Any] = {
@@ -390,6 +394,7 @@ RULE_REQUEST: dict[str, Any] = {
 ALERT: dict[str, Any] = {
     "id": ALERT_ID,
     "monitoringId": RULE_ID,
+    "kind": "CHANGE",
     "title": "IDENTITY: risk level changed",
     "message": "IDENTITY: risk level went from LOW to HIGH.",
     "severity": "CRITICAL",
@@ -413,6 +418,13 @@ RULE: dict[str, Any] = {
     },
     "checkNames": ["IDENTITY"],
     "package": None,
+    "checks": [
+        {
+            "checkName": "IDENTITY",
+            "lastCompletedAt": ENDED_AT,
+            "runsWithoutAnswer": 0,
+        }
+    ],
     "cadence": "MONTHLY",
     "status": "ACTIVE",
     "pauseReason": None,

@@ -47,7 +47,7 @@ from verification.privacy.models import Channel
 from verification.values import formats
 from verification.values.clock import now
 from verification.values.formats import escape_formula
-from verification.values.shapes import Shape
+from verification.values.shapes import Shape, enumeration
 from verification.web.request import client_address, current_request_id, request_id
 from workspaces.models import Client, Environment, Scope, Workspace
 
@@ -197,14 +197,19 @@ def _text_of(value: Any) -> str:
     return ", ".join(map(str, value)) if is_list else str(value)
 
 
+ExportFormat = Annotated[
+    Literal["csv", "jsonl"], enumeration("ExportFormat", MEDIA_TYPES)
+]
+
+
 class ExportQuery(Shape):
     """Days are in UTC and both ends count."""
 
     from_: Annotated[formats.Date, Field(alias="from")]
     """First day, in UTC."""
     to: formats.Date
-    """Last day, in UTC; at most 366 days in all."""
-    format: Literal["csv", "jsonl"] = "csv"
+    """Last day, in UTC: not before `from`, and at most 366 days in all."""
+    format: ExportFormat = "csv"
     """`csv`: chosen members, for a spreadsheet. `jsonl`: JSON Lines, all members."""
 
     def period(self) -> Period:

@@ -12,7 +12,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from monitoring.alerts import edit_alert, mark_all_read
+from monitoring.alerts import AlertChange, edit_alert, mark_all_read
 from monitoring.models import (
     Alert,
     AlertKind,
@@ -36,6 +36,7 @@ from verification.api import examples
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.api.report_shapes import SubjectBody
+from verification.checks.catalogue import CheckName
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.request import (
@@ -74,15 +75,6 @@ class AlertEdit(RequestShape):
     actioned: StrictBool | None = None
 
 
-class ChangeBody(Shape):
-    check_name: str
-    field: str
-    """riskLevel, flags (each with code and severity), or `details.` and the name of an
-    output field. Members of a list in another order are no change."""
-    old: Any
-    new: Any
-
-
 class AlertBody(Shape):
     id: UUID
     monitoring_id: UUID
@@ -96,12 +88,12 @@ class AlertBody(Shape):
     actioned: bool
     report_id: UUID
     """The report of the run that raised it."""
-    changes: list[ChangeBody]
+    changes: list[AlertChange]
     created_at: Timestamp
 
     @classmethod
     def of(cls, alert: Alert) -> Self:
-        changes = [ChangeBody(**change) for change in alert.changes]
+        changes = [AlertChange(**change) for change in alert.changes]
         return cls.from_row(alert, monitoring_id=alert.rule_id, changes=changes)
 
 
@@ -110,7 +102,7 @@ class AlertPage(PageEnvelope):
 
 
 class RuleCheckBody(Shape):
-    check_name: str
+    check_name: CheckName
     last_completed_at: Timestamp | None = None
     """The last time the check completed; null if it never did."""
     runs_without_answer: int
@@ -120,7 +112,7 @@ class RuleCheckBody(Shape):
 class RuleBody(Shape):
     id: UUID
     subject: SubjectBody
-    check_names: list[str]
+    check_names: list[CheckName]
     package: str | None = None
     """The package that the rule was made with; its checks may have changed since."""
     checks: list[RuleCheckBody]

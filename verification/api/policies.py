@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from verification.api import examples
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
+from verification.checks.catalogue import CheckName
 from verification.db.base import read_page
 from verification.decisions.models import (
     DecisionStatus,
@@ -25,7 +26,7 @@ from workspaces.models import Scope
 class PolicyConditionBody(Shape):
     """One condition of a rule."""
 
-    check: str | None
+    check: CheckName | None
     """The name of the check; null if the condition is about the whole report."""
     fact: str
     """`score`, `level`, `flag`, `package`, `state`, or a number of the check's details,

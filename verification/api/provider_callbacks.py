@@ -96,7 +96,7 @@ class PaymentEventView(APIView):
         "Take in an event of the payment provider",
         scope=None,
         body={"application/json": OpenApiTypes.OBJECT},
-        answer={"type": "object", "maxProperties": 0},
+        answer={"type": "object"},
         outcome="Received.",
     )
     def post(self, request: Request) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 from verification import links
 from verification.api.content import PageQuery
 from verification.api.operations import PageEnvelope
+from verification.checks.catalogue import CheckName
 from verification.checks.events import (
     CheckFailure,
     Failure,
@@ -65,10 +66,10 @@ from verification.reports.models import (
 )
 from verification.reports.pricing import OrderQuote, total
 from verification.reports.queries import Filters
-from verification.reports.request import RequestShape
+from verification.reports.request import RequestShape, declare_inputs
 from verification.values import formats
 from verification.values.clock import now
-from verification.values.shapes import CURRENCY, Money, Shape, Timestamp
+from verification.values.shapes import CURRENCY, Money, Shape, Timestamp, enumeration
 
 
 class ReportQuery(PageQuery):
@@ -84,7 +85,7 @@ class ReportQuery(PageQuery):
     from_: Annotated[formats.Date | None, Field(alias="from")] = None
     """First day, in UTC."""
     to: formats.Date | None = None
-    """Last day, in UTC."""
+    """Last day, in UTC. If it is before `from`, the page is empty."""
 
     def filters(self) -> Filters:
         return Filters(
@@ -99,7 +100,7 @@ class ReportQuery(PageQuery):
 class SubjectBody(Shape):
     """The subject, with the inputs that its checks asked for besides these members."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", json_schema_extra=declare_inputs)
 
     subject_type: SubjectType
     full_name: str | None = None
@@ -119,7 +120,7 @@ class NameComparison(Shape):
     (docs/engineer/matching.md)."""
 
     matcher_version: str
-    likeness: Likeness
+    likeness: Annotated[Likeness, enumeration("NameLikeness", get_args(Likeness))]
     reason: Reason
     strength: Annotated[int, Field(ge=0, le=100)]
     """0 to 100; 100 is the same name."""
@@ -156,7 +157,7 @@ class Evidence(Shape):
 
 class CheckResultBody(Shape):
     id: UUID
-    check_name: str
+    check_name: CheckName
     status: ResultStatus
     summary: str | None = None
     """One-line outcome."""
@@ -387,7 +388,7 @@ class ReportBody(Shape):
     The rule may have been deleted since."""
     subject: SubjectBody | None
     """Null after the subject's data was erased."""
-    checks_requested: list[str]
+    checks_requested: list[CheckName]
     package: str | None = None
     """The package that it was ordered by; its checks may have changed since."""
     purpose: str | None
@@ -541,7 +542,7 @@ class MessageBody(Shape):
     """A request or reminder to the subject, the payer or the referee of a report."""
 
     id: UUID
-    kind: RequestKind
+    kind: Annotated[RequestKind, enumeration("MessageKind", get_args(RequestKind))]
     channel: Channel
     status: NotificationStatus
     """`WITHHELD` and `FAILED` reach nobody: send the link yourself."""
@@ -568,7 +569,7 @@ class Timeline(Shape):
 
 
 class QuotedCheck(Shape):
-    check_name: str
+    check_name: CheckName
     price: Money
     reused: bool
     """True if an earlier result is still fresh and would be used again, free of

@@ -1,14 +1,14 @@
 """The OpenAPI document: pydantic shapes, and operations by their declarations.
 
-The extension of drf-spectacular describes a shape in a request as in an answer. Here
-the shapes of requests are described as they are validated and get the suffix Request,
-so that a member with a default is not required.
+Requests are described as they are validated: strict, and a member with a default is not
+required. Answers are open, as they may gain members and values: docs/client/changes.md.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any, cast
 
 from drf_spectacular.drainage import set_override
@@ -16,8 +16,9 @@ from drf_spectacular.extensions import (
     OpenApiAuthenticationExtension,
     OpenApiSerializerExtension,
 )
+from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from pydantic import BaseModel
@@ -28,7 +29,33 @@ from verification.api.operations import Operation
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
 
+Schema = dict[str, Any]
+
 REF = "#/components/schemas/"
+
+
+# The names of components that are not those of the classes
+NAMES = {
+    "AttemptBody": "DeliveryAttempt",
+    "Channel": "MessageChannel",
+    "Comparison": "PolicyComparison",
+    "Method": "ConsentMethod",
+    "Mode": "ConsentMode",
+    "NotificationError": "MessageError",
+    "NotificationStatus": "MessageStatus",
+    "Origin": "RequestOrigin",
+    "Reason": "NameComparisonReason",
+    "ResultStatus": "CheckResultStatus",
+    "RuleBody": "MonitoringRule",
+    "RuleCheckBody": "MonitoringRuleCheck",
+    "RulePage": "MonitoringRulePage",
+    "RuleRequest": "MonitoringRuleRequest",
+    "RuleStatus": "MonitoringRuleStatus",
+    "Severity": "AlertSeverity",
+    "TestData": "WebhookTestData",
+}
+# Parts of requests are named so; any other shape gets the suffix Request there.
+REQUEST_NAMES = ("Input", "Item", "Request")
 
 
 class _Generator(GenerateJsonSchema):
@@ -39,6 +66,13 @@ class _Generator(GenerateJsonSchema):
     def field_is_required(self, field: Any, total: bool) -> bool:
         """An answer has all its members, be they null."""
         return self.mode == "serialization" or super().field_is_required(field, total)
+
+    def default_schema(self, schema: Any) -> Schema:
+        """Leave out null, which says nothing, and the defaults of answers."""
+        described = super().default_schema(schema)
+        if self.mode == "serialization" or described.get("default") is None:
+            described.pop("default", None)
+        return described
 
 
 class ShapeExtension(OpenApiSerializerExtension):
@@ -51,22 +85,25 @@ class ShapeExtension(OpenApiSerializerExtension):
         set_override(self.target, "suppress_collision_warning", True)
         return _component_name(self.target.__name__).removesuffix("Request")
 
-    def map_serializer(self, auto_schema: AutoSchema, direction: str) -> dict[str, Any]:
+    def map_serializer(self, auto_schema: AutoSchema, direction: str) -> Schema:
         schema = json_schema(self.target, is_request=direction == "request")
-        for name, definition in schema.pop("$defs", {}).items():
-            auto_schema.registry.register_on_missing(
-                ResolvedComponent(
-                    name=name,
-                    type=ResolvedComponent.SCHEMA,
-                    # Any shape will do: the names of shapes are unique.
-                    object=self.target,
-                    schema=definition,
-                )
-            )
+        for name, definition in schema.pop("$defs").items():
+            register(auto_schema.registry, "schemas", name, definition)
         return schema
 
 
-def json_schema(shape: type[BaseModel], *, is_request: bool) -> dict[str, Any]:
+def register(
+    registry: ComponentRegistry, kind: str, name: str, described: Schema
+) -> Schema:
+    """Add a component, unless it is there, and return a reference to it."""
+    # Any object will do: the names of components are unique.
+    component = ResolvedComponent(name, kind, described, object=name)
+    registry.register_on_missing(component)
+    return component.ref
+
+
+def json_schema(shape: type[BaseModel], *, is_request: bool) -> Schema:
+    """Return the schema of a shape, with the components that it names as `$defs`."""
     mode: JsonSchemaMode = "validation" if is_request else "serialization"
     schema = shape.model_json_schema(
         by_alias=True,
@@ -79,44 +116,78 @@ def json_schema(shape: type[BaseModel], *, is_request: bool) -> dict[str, Any]:
         name: _definition_name(name, definition, is_request=is_request)
         for name, definition in definitions.items()
     }
-    schema = _rename_references(_without_title(schema), names)
-    schema["$defs"] = {
-        names[name]: _rename_references(_without_title(definition), names)
+    enumerations: Schema = {}
+    schema = _name_parts(_without_title(schema), names, enumerations)
+    definitions = {
+        names[name]: _name_parts(_without_title(definition), names, enumerations)
         for name, definition in definitions.items()
-    }
-    return schema
+    } | enumerations
+    if not is_request:
+        closed = {REF + n for n, part in definitions.items() if "enum" in part}
+        schema, definitions = _opened(schema, closed), _opened(definitions, closed)
+    return {**schema, "$defs": definitions}
 
 
-def _definition_name(name: str, definition: dict[str, Any], *, is_request: bool) -> str:
+def _definition_name(name: str, definition: Schema, *, is_request: bool) -> str:
     name = _component_name(name)
     # An enumeration is the same both ways.
     if not is_request or "properties" not in definition:
         return name
-    return f"{name.removesuffix('Request')}Request"
+    return name if name.endswith(REQUEST_NAMES) else f"{name}Request"
 
 
 def _component_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]", "", name)
+    name = re.sub(r"[^A-Za-z0-9.]", "", name)
+    return NAMES.get(name, name.removesuffix("Body"))
 
 
-def _without_title(schema: dict[str, Any]) -> dict[str, Any]:
+def _without_title(schema: Schema) -> Schema:
     return {name: value for name, value in schema.items() if name != "title"}
 
 
-def _rename_references(schema: Any, names: dict[str, str]) -> Any:
+def _name_parts(schema: Any, names: dict[str, str], enumerations: Schema) -> Any:
+    """Rename references, and move enumerations with a title to `enumerations`."""
     if isinstance(schema, list):
-        return [_rename_references(item, names) for item in schema]
+        return [_name_parts(item, names, enumerations) for item in schema]
     if not isinstance(schema, dict):
         return schema
+    if "enum" in schema and "title" in schema:
+        name = schema["title"]
+        enumerations[name] = {"type": schema["type"], "enum": schema["enum"]}
+        rest = schema.keys() - {"title", "type", "enum"}
+        return {"$ref": REF + name, **{key: schema[key] for key in sorted(rest)}}
     return {
         key: REF + names.get(value.removeprefix(REF), value.removeprefix(REF))
         if key == "$ref" and isinstance(value, str)
-        else _rename_references(value, names)
+        else _name_parts(value, names, enumerations)
         for key, value in schema.items()
     }
 
 
-Schema = dict[str, Any]
+def _opened(schema: Any, closed: set[str]) -> Any:
+    """Let an answer gain members, and its enumerations (`closed`) values.
+
+    `anyOf` the enumeration or a string is what generators make types of that know the
+    values and take others. An enumeration itself is closed, because requests use it.
+    """
+    if isinstance(schema, list):
+        return [_opened(item, closed) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("$ref") in closed:
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        return {"anyOf": [{"$ref": schema["$ref"]}, {"type": "string"}], **rest}
+    opened = {
+        key: _opened(value, closed)
+        for key, value in schema.items()
+        if (key, value) != ("additionalProperties", False)
+    }
+    if "anyOf" in schema:
+        opened["anyOf"] = [
+            part for option in opened["anyOf"] for part in option.get("anyOf", [option])
+        ]
+    return opened
+
 
 COMMON_CODES = (
     "validation-failed",
@@ -161,8 +232,7 @@ PROBLEM: Schema = {
         },
         "instance": {**_TEXT, "description": "The path of the request."},
         "code": {
-            **_TEXT,
-            "enum": sorted(PROBLEM_KINDS),
+            "anyOf": [{"$ref": f"{REF}ProblemCode"}, _TEXT],
             "description": "For programs.",
         },
         "requestId": {**_TEXT, "description": "Finds this request in the log."},
@@ -179,16 +249,13 @@ PROBLEM: Schema = {
         "reasons": {
             "type": "array",
             "description": "With report-not-launchable.",
-            "items": {
-                **_TEXT,
-                "enum": ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING", "NOT_A_DRAFT"],
-            },
+            "items": {"anyOf": [{"$ref": f"{REF}LaunchObstacle"}, _TEXT]},
         },
         "errors": {
             "type": "array",
             "description": "With validation-failed: all broken rules, up to 100.",
             "maxItems": MAX_ERRORS,
-            "items": {"$ref": "#/components/schemas/MemberError"},
+            "items": {"$ref": f"{REF}MemberError"},
         },
     },
 }
@@ -207,6 +274,13 @@ MEMBER_ERROR: Schema = {
         "code": _TEXT,
         "detail": _TEXT,
     },
+}
+OBSTACLES = ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING", "NOT_A_DRAFT"]
+PROBLEM_PARTS: dict[str, Schema] = {
+    "Problem": PROBLEM,
+    "ProblemCode": {**_TEXT, "enum": sorted(PROBLEM_KINDS)},
+    "LaunchObstacle": {**_TEXT, "enum": OBSTACLES},
+    "MemberError": MEMBER_ERROR,
 }
 HEADERS: dict[str, Schema] = {
     "X-Request-Id": {
@@ -234,6 +308,15 @@ HEADERS: dict[str, Schema] = {
         "schema": _TEXT,
     },
 }
+
+
+def complete_webhooks(
+    result: Schema, generator: SchemaGenerator, **kwargs: Any
+) -> Schema:
+    """Add the components of webhooks, and say that their requests have no key."""
+    for methods in result["webhooks"].values():
+        methods["post"]["security"] = []
+    return {**result, "components": generator.registry.build({})}
 
 
 class BearerScheme(OpenApiAuthenticationExtension):
@@ -272,31 +355,11 @@ IDEMPOTENCY_PARAMETERS = [
 ]
 
 
-def query_parameters(shape: type[BaseModel]) -> list[OpenApiParameter]:
-    schema = json_schema(shape, is_request=True)
-    return [
-        OpenApiParameter(
-            name,
-            _inline_references(member, schema.get("$defs", {})),
-            OpenApiParameter.QUERY,
-            required=name in schema.get("required", []),
-            description=member.get("description", ""),
-        )
-        for name, member in schema["properties"].items()
-    ]
-
-
-def _inline_references(member: Schema, definitions: Schema) -> Schema:
-    """A parameter is absent rather than null, and its enumeration stands in it."""
-    for option in member.get("anyOf", [member]):
-        if "$ref" in option:
-            return dict(definitions[option["$ref"].rpartition("/")[2]])
-        if option.get("type") != "null":
-            inlined = {k: v for k, v in option.items() if k != "description"}
-            if member.get("default") is not None:
-                inlined["default"] = member["default"]
-            return inlined
-    raise TypeError("a parameter that can only be null")
+def _parameter_schema(member: Schema) -> Schema:
+    """A parameter is absent rather than null."""
+    (option,) = (o for o in member.get("anyOf", [member]) if o.get("type") != "null")
+    kept = {"default": member["default"]} if "default" in member else {}
+    return {k: v for k, v in option.items() if k != "description"} | kept
 
 
 class OperationSchema(AutoSchema):
@@ -329,18 +392,20 @@ class OperationSchema(AutoSchema):
 
     def get_response_serializers(self) -> Any:
         declared = self.operation
-        if declared.media_type:
-            answers = {declared.media_type: declared.answer}
-            if declared.line:
-                answers[JSON_LINES] = declared.line
-            return {(declared.status, kind): one for kind, one in answers.items()}
+        answers = {declared.media_type: declared.answer}
+        if declared.line:
+            answers[JSON_LINES] = declared.line
         description = declared.outcome or f"{declared.summary}."
-        answer = OpenApiResponse(declared.answer, description=description)
-        return {declared.status: answer}
+        return {
+            (declared.status, kind) if kind else declared.status: OpenApiResponse(
+                answer, description=description
+            )
+            for kind, answer in answers.items()
+        }
 
     def get_override_parameters(self) -> list[Any]:
         declared, view = self.operation, cast(Any, self.view)
-        parameters = query_parameters(declared.query) if declared.query else []
+        parameters = self._query_parameters(declared.query) if declared.query else []
         if declared.idempotent_as:
             parameters += IDEMPOTENCY_PARAMETERS
         lookup = getattr(view, "lookup_url_kwarg", "")
@@ -355,6 +420,21 @@ class OperationSchema(AutoSchema):
                 )
             )
         return parameters
+
+    def _query_parameters(self, shape: type[BaseModel]) -> list[OpenApiParameter]:
+        schema = json_schema(shape, is_request=True)
+        for name, definition in schema["$defs"].items():
+            self._component("schemas", name, definition)
+        return [
+            OpenApiParameter(
+                name,
+                _parameter_schema(member),
+                OpenApiParameter.QUERY,
+                required=name in schema.get("required", []),
+                description=member.get("description", ""),
+            )
+            for name, member in schema["properties"].items()
+        ]
 
     def get_examples(self) -> list[OpenApiExample]:
         declared = self.operation
@@ -427,14 +507,27 @@ class OperationSchema(AutoSchema):
             "overloaded",
         }:
             names.append("Retry-After")
-        self._component("schemas", "MemberError", MEMBER_ERROR)
-        schema = self._component("schemas", "Problem", PROBLEM)
+        for part, schema in PROBLEM_PARTS.items():
+            self._component("schemas", part, schema)
         examples = {kind.code: self._example(kind) for kind in kinds}
-        return {
+        content = {"schema": {"$ref": f"{REF}Problem"}, "examples": examples}
+        described = {
             "description": " ".join(f"`{k.code}`: {k.explanation}" for k in kinds),
             "headers": {name: self._header(name) for name in names},
-            "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
+            "content": {MEDIA_TYPE: content},
         }
+        shared = self._shared_name(kinds)
+        return self._component("responses", shared, described) if shared else described
+
+    def _shared_name(self, kinds: list[ProblemKind]) -> str:
+        """Return the name of the response as a component; "" if it is not shared."""
+        if not self.takes_key:
+            return ""
+        if len(kinds) == 1:
+            return "".join(map(str.capitalize, kinds[0].code.split("-")))
+        if any(kind.code in self.operation.problems for kind in kinds):
+            return ""
+        return HTTPStatus(kinds[0].status).phrase.replace(" ", "")
 
     def _example(self, kind: ProblemKind) -> Schema:
         value = {
@@ -452,7 +545,5 @@ class OperationSchema(AutoSchema):
     def _header(self, name: str) -> Schema:
         return self._component("headers", name, HEADERS[name])
 
-    def _component(self, type_: str, name: str, schema: Schema) -> Schema:
-        component = ResolvedComponent(name, type_, schema, object=name)
-        self.registry.register_on_missing(component)
-        return component.ref
+    def _component(self, kind: str, name: str, described: Schema) -> Schema:
+        return register(self.registry, kind, name, described)

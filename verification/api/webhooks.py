@@ -18,7 +18,7 @@ from verification.api.operations import OperationViewSet, PageEnvelope, operatio
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.request import RequestShape
 from verification.values import formats
-from verification.values.shapes import Shape, Timestamp
+from verification.values.shapes import Shape, Timestamp, enumeration
 from webhooks.configuration import configure, remove
 from webhooks.models import (
     Attempt,
@@ -61,21 +61,20 @@ def _validate_secret(value: str) -> str:
     return value
 
 
-def _one_of(names: list[str]) -> Any:
+def _one_of(name: str, names: list[str]) -> Any:
     def check(value: str) -> str:
         if value not in names:
             detail = f"One of {', '.join(names)} is needed"
             raise formats.format_error("invalid-choice", detail)
         return value
 
-    schema = {"type": "string", "enum": names}
-    return Annotated[str, AfterValidator(check), WithJsonSchema(schema)]
+    return Annotated[str, AfterValidator(check), enumeration(name, names)]
 
 
-EnabledEvent = _one_of(SELECTABLE_EVENTS)
-EventName = _one_of(EVENT_NAMES)
-DisabledReason = _one_of(Configuration.DisabledReason.values)
-ErrorCode = _one_of(Attempt.Error.values)
+EnabledEvent = _one_of("SelectableEvent", SELECTABLE_EVENTS)
+EventName = _one_of("EventName", EVENT_NAMES)
+DisabledReason = _one_of("DisabledReason", Configuration.DisabledReason.values)
+ErrorCode = _one_of("DeliveryError", Attempt.Error.values)
 Url = Annotated[
     str,
     AfterValidator(_validate_url),

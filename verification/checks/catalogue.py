@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
+
+from verification.values.shapes import enumeration
 
 RETRY_POLICY: dict[str, int] = {
     "maxAttempts": 5,
@@ -413,3 +415,5 @@ CATALOGUE = [
         active=False,
     ),
 ]
+
+CheckName = Annotated[str, enumeration("CheckName", [e.name for e in CATALOGUE])]

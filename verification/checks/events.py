@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 from uuid import UUID
 
 from pydantic import Field
 
 from verification import links
+from verification.checks.catalogue import CheckName
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent, ConsentStatus
 from verification.decisions.models import Decision, DecisionStatus, MakerKind
@@ -27,7 +28,7 @@ from verification.reports.models import (
     SubjectType,
 )
 from verification.values.clock import now
-from verification.values.shapes import CURRENCY, Money, Shape, Timestamp
+from verification.values.shapes import CURRENCY, Money, Shape, Timestamp, enumeration
 from webhooks.events import NewEvent
 from webhooks.models import Event
 from workspaces.models import Workspace
@@ -69,10 +70,14 @@ PublicStatus = Literal[
     "FAILED",
     "CANCELLED",
 ]
+EndedStatus = Annotated[
+    Literal["COMPLETED", "FAILED"],
+    enumeration("EndedCheckStatus", ["COMPLETED", "FAILED"]),
+]
 
 
 class EventCheckStackItem(Shape):
-    check_name: str
+    check_name: CheckName
     status: str
     check_result_id: UUID
 
@@ -82,14 +87,16 @@ class EventReport(Shape):
 
     id: UUID
     workspace_id: UUID
-    status: PublicStatus
+    status: Annotated[
+        PublicStatus, enumeration("EventReportStatus", get_args(PublicStatus))
+    ]
     """PROCESSING until every check has ended; PARTIAL when only some completed."""
     created_at: Timestamp
     self_verification: bool
     """True when the workspace is an individual's account."""
     payment_mode: PaymentMode
     consent_status: ConsentStatus
-    checks_requested: list[str]
+    checks_requested: list[CheckName]
     package: str | None
     """The package that it was ordered by; its checks may have changed since."""
     check_stack: list[EventCheckStackItem]
@@ -152,12 +159,12 @@ class EventCheck(Shape):
     result_id: UUID
     """The same as the id."""
     definition_id: UUID
-    type: str
-    name: str
+    type: CheckName
+    name: CheckName
     display_name: str
     description: str
     category: str
-    status: Literal["COMPLETED", "FAILED"]
+    status: EndedStatus
     risk_level: RiskLevel
     risk_score: Score | None
     summary: str
@@ -188,10 +195,10 @@ class CheckData(ReportEventData):
     check: EventCheck
     check_id: UUID
     check_result_id: UUID
-    check_type: str
-    check_name: str
+    check_type: CheckName
+    check_name: CheckName
     check_definition_id: UUID
-    status: Literal["COMPLETED", "FAILED"]
+    status: EndedStatus
     risk_level: RiskLevel
     risk_score: Score | None
 

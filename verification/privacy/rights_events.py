@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
+from verification.checks.catalogue import CheckName
 from verification.checks.events import (
     CheckStack,
     ReportEventData,
@@ -24,7 +25,7 @@ class CorrectionBody(Shape):
     """A subject's statement that a finding is wrong, and how it ended."""
 
     id: UUID
-    check_name: str
+    check_name: CheckName
     check_result_id: UUID
     """The finding that the subject calls wrong."""
     status: CorrectionStatus

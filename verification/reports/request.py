@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field, StrictBool, ValidationError
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
+from verification.checks.catalogue import CATALOGUE, CheckName
 from verification.checks.models import MAX_CHECKS, CheckDefinition, CheckPackage
 from verification.checks.packages import Packages, find_packages
 from verification.consents.models import Consent, challenge_for_subject, is_under_age
@@ -124,11 +125,43 @@ class RequestShape(Shape):
     model_config = ConfigDict(populate_by_name=False)
 
 
-class SubjectInput(RequestShape):
-    """The person or company. Beyond these members, the inputs that the requested checks
-    name (`requiredInputs` of a check definition) are accepted, and no others."""
+INPUT_SCHEMAS: dict[str, Json] = {
+    "EMAIL": {"type": "string", "format": "email", "maxLength": TEXT_LIMIT},
+    "PHONE": {"type": "string", "maxLength": TEXT_LIMIT},
+    "DATE": {"type": "string", "format": "date"},
+    "NUMBER": {"type": "number", "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER},
+}
+TEXT_SCHEMA = {"type": "string", "minLength": 1, "maxLength": TEXT_LIMIT}
 
-    model_config = ConfigDict(extra="allow")
+
+def declare_inputs(schema: dict[str, Any]) -> None:
+    """Add the inputs of all checks to the schema of a subject, and close it.
+
+    Which of them a request can have depends on its checks.
+    """
+    for check in CATALOGUE:
+        for entry in check.required_inputs:
+            described = INPUT_SCHEMAS.get(entry["type"], TEXT_SCHEMA)
+            schema["properties"].setdefault(
+                entry["key"],
+                {
+                    "anyOf": [described, {"type": "null"}],
+                    "description": f"{check.name}: {entry['description']}",
+                },
+            )
+    schema["additionalProperties"] = False
+
+
+def needs_checks(checks: str) -> dict[str, Any]:
+    """Say in a schema that a request without a package names its checks."""
+    return {"if": {"required": ["package"]}, "else": {"required": [checks]}}
+
+
+class SubjectInput(RequestShape):
+    """The person or company. The inputs of checks (`requiredInputs` of a definition)
+    are accepted where one of the requested checks names them."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra=declare_inputs)
 
     subject_type: SubjectType
     full_name: formats.Name | None = None
@@ -170,7 +203,10 @@ class PayerInput(RequestShape):
     phone: formats.Phone | None = None
 
 
-CheckNames = Annotated[list[str], Field(min_length=1, max_length=MAX_CHECKS)]
+CheckNames = Annotated[
+    list[CheckName],
+    Field(min_length=1, max_length=MAX_CHECKS, json_schema_extra={"uniqueItems": True}),
+]
 PackageName = Annotated[str, Field(min_length=1, max_length=40)]
 
 
@@ -193,11 +229,13 @@ class DraftEdit(RequestShape):
 class ReportItem(RequestShape):
     """One report to create."""
 
+    model_config = ConfigDict(json_schema_extra=needs_checks("checksRequested"))
+
     subject: SubjectInput
     checks_requested: CheckNames | None = None
     """Check names, each once. Needed unless `package` names the checks."""
     package: PackageName | None = None
-    """The name of a package, in place of `checksRequested`."""
+    """The name of a package. Never together with `checksRequested`."""
     purpose: formats.text(500)  # type: ignore[valid-type]
     """Why the check is run, as the subject will read it."""
     consent: ConsentInput | None = None

@@ -385,15 +385,30 @@ SPECTACULAR_SETTINGS = {
         "the results.\n\nAn API key with the prefix `vrf_test_` works in the sandbox, "
         "where `GET /api/v1/sandbox/subjects` lists numbers that decide how a check "
         "ends. Every error is a problem (RFC 9457) whose `type` leads to a page that "
-        "explains it. Unknown members and parameters are refused."
+        "explains it. Unknown members and parameters are refused.\n\nAnswers and "
+        "events may gain members and values of enumerations at any time: ignore what "
+        "you do not know."
     ),
     "LICENSE": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    # Relative: the file is the same on every installation.
+    "SERVERS": [
+        {
+            "url": "/",
+            "description": "The installation that serves this document. The key "
+            "chooses between its sandbox and production.",
+        }
+    ],
     "TAGS": [
         {"name": "reports", "description": "Create, launch, follow and read reports."},
         {"name": "checks", "description": "What can be checked, and what it costs."},
+        {"name": "packages", "description": "Named sets of checks."},
         {"name": "monitoring", "description": "Run checks again, be told of changes."},
-        {"name": "sandbox", "description": "Subjects with a known outcome."},
         {"name": "webhooks", "description": "Events, pushed to your own receiver."},
+        {"name": "corrections", "description": "Findings that subjects call wrong."},
+        {"name": "erasures", "description": "Erased subjects, and the certificates."},
+        {"name": "policy", "description": "Your own rules that decide about reports."},
+        {"name": "exports", "description": "The rows of a period, as a file."},
+        {"name": "sandbox", "description": "Subjects with a known outcome."},
     ],
     "WEBHOOKS": "verification.api.events.WEBHOOKS",
     "OAS_VERSION": "3.1.1",
@@ -405,6 +420,8 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "COMPONENT_SPLIT_PATCH": False,
+    "POSTPROCESSING_HOOKS": ["verification.api.schema.complete_webhooks"],
     "SORT_OPERATIONS": True,
 }
 

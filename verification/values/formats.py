@@ -215,7 +215,7 @@ Name = text(200)
 Identifier = text(64)
 Email = _string(email, 254, format="email", examples=["jane@example.com"])
 Phone = _string(phone, 40, examples=["+254712345678"])
-Country = _string(country, None, enum=sorted(COUNTRIES), examples=["KE"])
+Country = _string(country, None, enum=sorted(COUNTRIES), title="Country")
 Date = _string(real_date, None, format="date", maxLength=10)
 BirthDate = _string(
     birth_date, None, format="date", maxLength=10, examples=["1990-01-31"]

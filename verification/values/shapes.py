@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -80,6 +81,11 @@ def _strings_below_fields(shape: type) -> dict[str, str]:
             ):
                 found[name] = cleandoc(text)
     return found
+
+
+def enumeration(name: str, values: Iterable[str]) -> WithJsonSchema:
+    """Describe a text that is one of `values`; the API document names the list so."""
+    return WithJsonSchema({"type": "string", "enum": list(values), "title": name})
 
 
 Timestamp = Annotated[
