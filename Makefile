@@ -31,7 +31,7 @@ test-slow: $(TOOLS) ## run the long tests: in a browser, and of the running serv
 	@$(BIN)/python -m pytest -m slow -n 3 --dist loadscope
 
 check: export DEBUG = True
-check: $(TOOLS) ## check style, types, import layers, migrations and the API schema
+check: $(TOOLS) ## check style, types, import layers, migrations and the API document
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -42,6 +42,7 @@ check: $(TOOLS) ## check style, types, import layers, migrations and the API sch
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file .data/openapi.yaml
 	@diff -u docs/openapi.yaml .data/openapi.yaml || \
 		{ echo "docs/openapi.yaml is not current; run: make openapi"; exit 1; }
+	$(BIN)/python -m tests.api.compatibility
 
 release: check ## build the files of a release in dist
 	@deploy/build-release $(BIN)/python dist

@@ -1,4 +1,4 @@
-"""`make release` refuses a dump or changelog that is not that of the version."""
+"""`make release` refuses a dump, document or changelog of another version."""
 
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,15 @@ CLOSED = "# Changelog\n\n## [Unreleased]\n\n## [1.4.0] - 2027-01-02\n\n- All.\n"
 
 @pytest.fixture(autouse=True)
 def dump(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """1.4.0 has a dump with today's migrations, and a closed changelog."""
+    """1.4.0 has a dump with today's migrations, its document, a closed changelog."""
     settings.VERSION = "1.4.0"
     changelog, dump = tmp_path / "CHANGELOG.md", tmp_path / "1.4.0.tar.xz"
     changelog.write_text(CLOSED)
     write_dump(dump, {"format": 2, "migrations": newest_migrations()})
     monkeypatch.setattr(check_release, "RELEASES", tmp_path)
     monkeypatch.setattr(check_release, "CHANGELOG", changelog)
+    monkeypatch.setattr(check_release, "DOCUMENTS", tmp_path)
+    (tmp_path / "1.4.0.yaml").write_bytes(settings.OPENAPI_FILE.read_bytes())
     return dump
 
 
@@ -59,6 +61,14 @@ def test_dump_with_a_migration_that_the_code_lacks_is_refused(dump: Path):
     write_dump(dump, {"format": 2, "migrations": later})
 
     assert "than the code (backups.0009_gone): " in refusal()
+
+
+@pytest.mark.parametrize("kept", [None, b"openapi: 3.1.1"])
+def test_release_without_its_api_document_is_refused(tmp_path: Path, kept: bytes):
+    document = tmp_path / "1.4.0.yaml"
+    document.write_bytes(kept) if kept else document.unlink()
+
+    assert "does not keep the API document of 1.4.0: run cp " in refusal()
 
 
 @pytest.mark.parametrize("rest", ["", "\n## [1.4.0] - 2027-01-02\n"])

@@ -1,4 +1,4 @@
-"""Refuse a commit whose dump or changelog is not that of its version.
+"""Refuse a commit whose dump, changelog or API document is not that of its version.
 
 `deploy/build-release` runs it. Later versions are tested with the dump, and
 `check_migrations` takes what it names for released: one that is older than the code
@@ -21,18 +21,21 @@ from verification.development.management.commands.check_migrations import (
 )
 
 CHANGELOG = settings.BASE_DIR / "CHANGELOG.md"
+# With the documents that are kept here, `make check` compares those of later versions.
+DOCUMENTS = settings.BASE_DIR / "tests" / "api" / "released"
 OPEN = re.compile(r"^## \[Unreleased\]$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 # Migrations that the command names.
 NAMED = 5
 
 
 class Command(BaseCommand):
-    help = "Refuses to release a commit with an old dump or an open changelog."
+    help = "Refuses to release with an old dump or API document, or an open changelog."
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
         version: str = settings.VERSION
         _require_dump(version, RELEASES / f"{version}{SUFFIX}")
+        _require_document(version, DOCUMENTS / f"{version}.yaml")
         open_lines = OPEN.search(CHANGELOG.read_text())
         if open_lines and open_lines[1].strip():
             raise CommandError(
@@ -58,4 +61,15 @@ def _require_dump(version: str, dump: Path) -> None:
             f"The dump of {version} has other migrations than the code ({names}): run "
             f"make dump, and commit what it writes. If {version} is released, raise "
             "the version first."
+        )
+
+
+def _require_document(version: str, kept: Path) -> None:
+    """Raise CommandError unless the kept document is that of the code."""
+    document: Path = settings.OPENAPI_FILE
+    if not kept.exists() or kept.read_bytes() != document.read_bytes():
+        raise CommandError(
+            f"The commit does not keep the API document of {version}: run cp "
+            f"docs/openapi.yaml tests/api/released/{version}.yaml, and commit it. If "
+            f"{version} is released, raise the version first."
         )
