@@ -38,10 +38,8 @@ SPACED = """() => {
 # the reference of the API is drawn from a document that takes seconds to make.
 expect.set_options(timeout=20_000)
 WIDTH = "document.documentElement.scrollWidth"
-# The HTML and styles of a page of subjects, payers and referees; and of one that lists
-# all that was found about a subject, or all countries
+# The HTML and styles of a page of subjects, payers and referees
 HOSTED_PAGE_BYTES = 20 * 1024
-LONG_PAGE_BYTES = 30 * 1024
 # The page itself and all that it needs, with their sizes
 LOADED = """() => Object.fromEntries(performance.getEntries()
     .filter(e => "decodedBodySize" in e).map(e => [e.name, e.decodedBodySize]))"""
@@ -161,9 +159,7 @@ def look(page):
         # The mailbox of development has as many messages as there are.
         is_hosted = any(url.endswith("hosted.css") for url in page.evaluate(LOADED))
         if is_hosted and "/dev/mail" not in page.url:
-            is_long = page.url.partition("?")[0].endswith(("/data/", "/my-data"))
-            most = LONG_PAGE_BYTES if is_long else HOSTED_PAGE_BYTES
-            assert 5000 < hosted_bytes(page) < most
+            assert 5000 < hosted_bytes(page) < HOSTED_PAGE_BYTES
 
     return at
 

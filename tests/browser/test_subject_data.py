@@ -3,7 +3,6 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import LONG_PAGE_BYTES, hosted_bytes
 from tests.browser.test_consent import confirm, link_of, sees, shell, sign, wait_for
 
 pytestmark = pytest.mark.slow
@@ -47,24 +46,6 @@ def test_subject_sees_what_was_found(page, ask, look, client):
         with page.expect_download() as saved:
             page.get_by_role("link", name=name).click()
         assert saved.value.suggested_filename.endswith(end)
-
-
-def test_heaviest_data_page_is_light(page, ask, client):
-    """A report with every check about a person is a page of its own."""
-    offered = client.get("/checks/definitions").json()["content"]
-    names = [one["name"] for one in offered if "INDIVIDUAL" in one["subjectTypes"]]
-    subject = {
-        "idNumber": "90000003",
-        "employerName": "Baraka Logistics Ltd",
-        "refereeName": "Amina Said",
-        "refereeEmail": "amina@baraka.test",
-    }
-    grant(page, ask, client, subject=subject, checksRequested=names)
-
-    page.get_by_role("link", name="See what was found about you").click()
-    sees(page, "What was found about you")
-
-    assert 5000 < hosted_bytes(page) < LONG_PAGE_BYTES
 
 
 def test_subject_proves_who_they_are(

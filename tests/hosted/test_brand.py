@@ -8,7 +8,6 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from PIL import Image
 
-from tests.hosted.test_pages import PAGE_BYTES
 from tests.world.brands import ADDRESS, HOST, logo, save_brand
 from tests.world.clients import approve_workspace, erase
 from tests.world.payer import create_payer, poll_providers
@@ -121,7 +120,7 @@ def test_whole_page_with_the_heaviest_logo_is_small(api, ask):
     for path in addresses(page.content.decode()):
         size += len(visitor.browser.get(path).content)
 
-    assert size < PAGE_BYTES
+    assert size < 40 * 1024
 
 
 def test_files_are_kept_for_ever_and_depend_on_nobody(ask, brand):

@@ -10,6 +10,7 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.utils.timezone import now
 
+from tests.hosted.test_pages import PAGE_BYTES, size_of
 from tests.world.clients import Api
 from tests.world.orders import PAYER, count_rows
 from tests.world.payer import Payer, create_payer, poll_providers
@@ -24,7 +25,6 @@ pytestmark = pytest.mark.django_db
 PLACES = ["", "pay", "new-link", "receipt.pdf", "state", "?lang=sw", "?unavailable"]
 SCRIPT = "<script>alert(1)</script>{{ 7 }}"
 TURNED = "Acme\u202e\n\n\u2066DO NOT PAY\u2028<b>"
-PAGE_BYTES = 40 * 1024
 
 
 def test_link_leads_to_a_page_without_its_token(api: Api):
@@ -290,11 +290,7 @@ def test_page_is_small_and_needs_few_queries(api: Api, django_assert_max_num_que
     with django_assert_max_num_queries(7):
         page = visitor.get()
 
-    size = len(page.content)
-    for name in ("hosted.css", "mark.svg", "poll.js"):
-        with open(finders.find(f"verification/{name}"), "rb") as file:
-            size += len(file.read())
-    assert size < PAGE_BYTES
+    assert size_of(page) < PAGE_BYTES
 
 
 def test_pages_are_in_kiswahili(api: Api):

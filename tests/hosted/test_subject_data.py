@@ -14,6 +14,7 @@ from django.utils.translation import override
 from pypdf import PdfReader
 
 from tests.hosted.test_notices import REFEREE
+from tests.hosted.test_pages import PAGE_BYTES, size_of
 from tests.world.clients import Api, person
 from tests.world.subject import BORN, Visitor, newest_code, visible_text
 from verification.checks import finding_words
@@ -360,6 +361,17 @@ def test_risky_score_without_a_flag_does_not_agree(api: Api, ask: Any):
 
 
 ABOUT_PEOPLE = [one for one in CATALOGUE if "INDIVIDUAL" in one.subject_types]
+
+
+def test_page_with_every_check_is_small(api: Api, ask: Any):
+    checks = [one.name for one in ABOUT_PEOPLE if one.active]
+    subject = {**REFEREE, "idNumber": "90000003"}
+    visitor = found_for(api, ask, checksRequested=checks, subject=subject)
+
+    for language in ("en", "sw"):
+        page = visitor.get(lang=language)
+        assert page.content.count(b'class="state ') == len(checks)
+        assert size_of(page) < PAGE_BYTES
 
 
 @pytest.mark.parametrize("number", ["20000001", "90000001", "90000002", "90000003"])

@@ -8,6 +8,7 @@ import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule
+from tests.hosted.test_pages import PAGE_BYTES, size_of
 from tests.world.clients import Api, person
 from tests.world.console import ConsoleVisitor
 from tests.world.members import create_member
@@ -149,7 +150,7 @@ def test_pages_are_small(subject: Visitor):
         page = subject.get(f"{name}?lang=sw")
 
         assert page.status_code == 200, name
-        assert len(page.content) < 40_000, name
+        assert size_of(page) < PAGE_BYTES, name
 
 
 @pytest.fixture

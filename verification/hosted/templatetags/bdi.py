@@ -14,6 +14,8 @@ from django.utils.safestring import SafeString, mark_safe
 from verification.values.formats import one_line
 
 register = template.Library()
+# For text that is alone in its block, which nothing outside can be rearranged by
+register.filter("one_line", one_line)
 
 
 @register.filter
