@@ -226,7 +226,7 @@ class AccountAdmin(BackofficeAdmin):
     @dialog_action(
         "Top up this account",
         ENTRY_NOTICE,
-        "Go on",
+        "Continue",
         forms.TopUpForm,
         description="Top up",
         icon="add_card",
@@ -238,7 +238,7 @@ class AccountAdmin(BackofficeAdmin):
     @dialog_action(
         "Adjust this account",
         ENTRY_NOTICE,
-        "Go on",
+        "Continue",
         forms.AdjustmentForm,
         description="Adjust",
         icon="tune",

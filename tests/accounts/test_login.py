@@ -100,7 +100,7 @@ def test_confirmation_link_works_once(client):
     link = sign_up(client)
     client.post(link)
 
-    assert "does not work any more" in client.get(link).content.decode()
+    assert "no longer works" in client.get(link).content.decode()
     assert client.post(link).status_code in (302, 404)
     assert Workspace.objects.count() == 1
 
@@ -194,7 +194,7 @@ def test_password_link_works_once(client):
     new_password(client, link, "eight loud elephants")
 
     again = new_password(Client(), link, "nine quick antelopes")
-    assert "does not work any more" in again.content.decode()
+    assert "no longer works" in again.content.decode()
     assert User.objects.get().check_password("eight loud elephants")
 
 
@@ -477,3 +477,14 @@ def _html(answer) -> str:
 def _hidden(html: str) -> dict[str, str]:
     """Return the hidden field `next` as form data."""
     return dict(re.findall(r'<input type="hidden" name="(next)" value="([^"]+)"', html))
+
+
+def test_account_without_a_password_gets_a_link_to_choose_one(client):
+    user = create_user()
+    user.set_unusable_password()
+    user.save()
+    client.force_login(user, "allauth.account.auth_backends.AuthenticationBackend")
+
+    answer = client.get("/accounts/password/change/")
+
+    assert answer["Location"] == RESET

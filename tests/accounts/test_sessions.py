@@ -62,7 +62,7 @@ def test_session_page_lists_open_sessions(grace):
     assert "Chrome, Android" in html
     assert ELSEWHERE in html
     assert "192.0.2.77" not in html
-    assert html.count("This one") == 1
+    assert html.count("This session") == 1
     assert other.session.session_key not in html
 
 

@@ -107,9 +107,9 @@ def log_in(page, service: Service, email: str, path: str = "/console/") -> None:
 def set_up_second_factor(page) -> str:
     """Set up the second factor after a first login, by password and code."""
     page.get_by_label("Password", exact=True).fill(PASSWORD)
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     secret = re.sub(r"\s", "", page.locator("code").first.inner_text())
-    set_up = page.get_by_role("button", name="Set it up")
+    set_up = page.get_by_role("button", name="Set up the second factor")
     # A code that ends on its way, on a busy machine, is refused; the next one is right.
     for _ in range(3):
         page.get_by_label("The code that the app shows").fill(code_of(secret))

@@ -47,7 +47,7 @@ def test_client_gets_from_sign_up_to_a_report(page, service, look):
 
     page.goto(mailed_link(service, EMAIL, "ACCOUNT_CONFIRM"))
     look("console-03-confirm")
-    page.get_by_role("button", name="Yes, confirm it").click()
+    page.get_by_role("button", name="Confirm the address").click()
     page.wait_for_url(re.compile("login"))
     look("console-04-log-in")
     page.get_by_label("E-mail address").focus()
@@ -230,7 +230,7 @@ def test_approved_owner_takes_first_steps_and_asks_for_a_name(page, service, loo
     switch_to(page, "Production")
     page.get_by_role("link", name="Set up codes of an app").click()
     set_up_second_factor(page)
-    page.get_by_role("link", name="Go on").click()
+    page.get_by_role("link", name="Continue").click()
     expect(page.get_by_text("This installation has no source yet")).to_be_visible()
     look("console-50-production-first-steps")
 

@@ -46,7 +46,7 @@ def test_declined_person_reads_the_notice(page, ask, look, client, service):
     look("sw-data-notice")
     read_in(page, "English")
     with page.expect_download() as saved:
-        page.get_by_role("link", name="document (PDF)").click()
+        page.get_by_role("link", name="Save as PDF").click()
     assert saved.value.suggested_filename.startswith("N-")
     page.get_by_role("link", name="This is wrong").click()
     sees(page, "This is wrong")

@@ -103,7 +103,7 @@ def test_company_goes_live(page, browser, service, look, mailbox):
     look("go-live-17-second-factor")
     page.get_by_role("link", name="Set up codes of an app").click()
     set_up_second_factor(page)
-    page.get_by_role("link", name="Go on").click()
+    page.get_by_role("link", name="Continue").click()
     expect(page.get_by_text("Your company is approved.")).to_be_visible()
     look("go-live-18-approved")
     page.get_by_role("link", name="See your production keys").click()
@@ -122,7 +122,7 @@ def sign_up(page, service, look, mailbox) -> None:
     assert link
     page.goto(link[0])
     look("go-live-02-verify")
-    page.get_by_role("button", name="Yes, confirm it").click()
+    page.get_by_role("button", name="Confirm the address").click()
     log_in(page, service, OWNER)
     page.wait_for_url(re.compile("/console/.*/sandbox/"))
 
@@ -146,16 +146,16 @@ def apply(page, look) -> None:
     describe(page, look)
     for number, (label, (name, kind)) in enumerate(DOCUMENTS.items()):
         item = page.get_by_role("listitem").filter(has_text=label)
-        item.get_by_role("link", name="Hand in").click()
+        item.get_by_role("link", name="Upload").click()
         if not number:
             svg = {"name": "logo.svg", "mimeType": "image/svg+xml", "buffer": SVG}
             page.get_by_label("The file").set_input_files(svg)
-            page.get_by_role("button", name="Hand in").click()
+            page.get_by_role("button", name="Upload").click()
             expect(page.get_by_text("This is no PDF").first).to_be_visible()
             look("go-live-08-refused")
         sent = {"name": name, "mimeType": kind, "buffer": content_of(label, kind)}
         page.get_by_label("The file").set_input_files(sent)
-        page.get_by_role("button", name="Hand in").click()
+        page.get_by_role("button", name="Upload").click()
         expect(page.get_by_text("The document is kept.")).to_be_visible()
     look("go-live-09-complete")
     page.get_by_role("link", name="Continue to submit").click()

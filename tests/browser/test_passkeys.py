@@ -36,7 +36,7 @@ def test_member_logs_in_by_a_passkey(page, service, look):
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("link", name="Add a passkey").click()
     page.get_by_label("Password", exact=True).fill(PASSWORD)
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     look("passkeys-1-add")
     page.get_by_label("What you call it").fill("My phone")
     page.get_by_role("button", name="Add a passkey").click()

@@ -42,7 +42,7 @@ def test_subject_sees_what_was_found(page, ask, look, client):
     look("sw-data-found")
     sees(page, "Yaliyopatikana kukuhusu")
     page.get_by_role("link", name="English").click()
-    for name, end in (("document (PDF)", ".pdf"), ("program (JSON)", ".json")):
+    for name, end in (("Save as PDF", ".pdf"), ("Save as JSON", ".json")):
         with page.expect_download() as saved:
             page.get_by_role("link", name=name).click()
         assert saved.value.suggested_filename.endswith(end)

@@ -39,7 +39,7 @@ def press(page, name):
 def wait_for_the_end(page):
     """Press the button of the page until the erasure has ended."""
     page.wait_for_url("**/data/deletion*")
-    again = page.get_by_role("link", name="See whether it is done")
+    again = page.get_by_role("link", name="Check again")
 
     def is_done():
         if again.is_visible():
@@ -137,7 +137,7 @@ def test_subject_deletes_by_keyboard_without_javascript(
         page.keyboard.press("Enter")
     file = {"name": "id.pdf", "mimeType": "application/pdf", "buffer": pdf()}
     chooser.value.set_files(file)
-    reach("Send it")
+    reach("Send the correction")
     page.keyboard.press("Enter")
     sees(page, "What you said is wrong")
     expect(page.get_by_text("id.pdf")).to_be_visible()
@@ -194,7 +194,7 @@ def test_refusals_of_large_and_frequent_forms_say_what_to_do(
     large = {"name": "id.pdf", "mimeType": "application/pdf"}
     large["buffer"] = pdf() + bytes(20_000_000)
     page.get_by_label("Document 1").set_input_files(large)
-    press(page, "Send it")
+    press(page, "Send the correction")
     sees(page, "That was too much")
     look("too-large")
     page.goto(f"{service.url}/my-data?lang=sw")

@@ -98,7 +98,7 @@ def test_message_that_was_forgotten_says_so(owner, api):
     row = ask(api)
     Notification.objects.update(context=None, recipient=None)
 
-    assert "kept no longer" in owner.page("mailbox-message", message=row.pk)
+    assert "The text was deleted." in owner.page("mailbox-message", message=row.pk)
 
 
 def test_member_adds_confirms_and_removes_an_address(admin, api):

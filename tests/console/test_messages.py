@@ -137,7 +137,7 @@ def test_owner_who_turns_the_warning_off_leaves_it_to_the_next_owner(live_api: A
 
 
 def test_page_says_what_nobody_gets(owner, viewer, officer):
-    unread = "so nobody hears of them in time"
+    unread = "No member gets these messages, at once or in the digest"
     assert unread not in owner.page("messages", "production")
 
     choose(owner.member, LOW_BALANCE="OFF")
@@ -194,5 +194,5 @@ def test_off_link_shows_what_it_turns_off_and_needs_no_login(owner):
     assert "Webhooks that fail or are disabled" in html
 
     html = Client().post(path).content.decode()
-    assert "You get them no more." in html
+    assert "You no longer get these messages." in html
     assert AuditEvent.objects.get().action == "messages.turned-off"

@@ -89,7 +89,7 @@ def test_owner_sets_a_factor_up_and_comes_back(api):
     secret = client.get(back).context["form"].secret
     done = client.post(back, {"code": code_of(secret)})["Location"]
 
-    assert f'<a href="{page}">Go on</a>' in client.get(done).content.decode()
+    assert f'<a href="{page}">Continue</a>' in client.get(done).content.decode()
     assert client.get(page).status_code == 200
 
 

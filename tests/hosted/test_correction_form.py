@@ -192,7 +192,7 @@ def test_subject_takes_it_back(subject: Visitor):
     assert Correction.objects.get().status == "WITHDRAWN"
     shown = subject.browser.get(page).content.decode()
     assert "Withdrawn" in shown
-    assert "Take it back" not in shown
+    assert "Withdraw the correction" not in shown
     assert "wrong/" in subject.text()
 
 

@@ -283,7 +283,7 @@ class ColleagueAdmin(PeopleAdmin):
     @dialog_action(
         "Send another invitation",
         "A new link goes out; the old one stops working.",
-        "Send it",
+        "Send the invitation",
         InvitationForm,
         description="Send another invitation",
         icon="forward_to_inbox",

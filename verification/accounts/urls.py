@@ -36,7 +36,7 @@ urlpatterns = [
         views.ConfirmEmailView.as_view(),
     ),
     _page("email/", "account_email", views.email, limit=10),
-    _page("password/change/", "account_change_password", account.password_change),
+    _page("password/change/", "account_change_password", views.change_password),
     _page(
         "password/reset/", "account_reset_password", account.password_reset, limit=10
     ),

@@ -81,6 +81,16 @@ def email(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
+def change_password(request: HttpRequest) -> HttpResponse:
+    """Change the password; an account without one gets a link by which to choose it."""
+    assert isinstance(request.user, User)  # noqa: S101
+    if not request.user.has_usable_password():
+        return HttpResponseRedirect(reverse("account_reset_password"))
+    answer: HttpResponse = account.password_change(request)
+    return answer
+
+
+@login_required
 @reauthentication_required(allow_get=True)
 def session_list(request: HttpRequest) -> HttpResponse:
     """List the user's open sessions; a POST ends one of them, or all others."""

@@ -50,7 +50,7 @@ class ExportForm(ChoicesForm):
         _("Why you need them"),
         300,
         required=False,
-        help_text=_("It is recorded"),
+        help_text=_("The reason is recorded"),
     )
 
     def clean(self) -> dict[str, Any]:

@@ -76,10 +76,10 @@ class CompanyForm(forms.Form):
         label=_("Country"), choices=COUNTRIES, widget=LongSelect, initial="KE"
     )
     address = text_area(_("Address"), 300)
-    contact_name = name_field(_("Whom we may ask"))
-    contact_email = email_field(_("Their e-mail address"))
+    contact_name = name_field(_("Contact person"))
+    contact_email = email_field(_("E-mail address of the contact"))
     contact_phone = text_field(
-        _("Their phone number"),
+        _("Phone number of the contact"),
         30,
         help_text=_("With the country code, such as +254712345678"),
     )

@@ -89,7 +89,7 @@ class SettingsForm(forms.Form):
         error_messages=REQUIRED_ERROR,
     )
     low_balance_at = forms.DecimalField(
-        label=_("Tell the owner when no more is left than"),
+        label=_("Warn the owner when the balance is down to"),
         min_value=Decimal(0),
         max_digits=14,
         decimal_places=2,

@@ -448,7 +448,7 @@ class ReportAdmin(ReadOnlyAdmin):
     @dialog_action(
         "Take the PDF",
         f"{REVEAL_NOTICE} The PDF tells all.",
-        "Go on",
+        "Continue",
         ReasonForm,
         description="PDF",
         icon="picture_as_pdf",

@@ -13,6 +13,7 @@ from uuid import UUID
 import segno
 from django import template
 from django.http import QueryDict
+from django.template.defaultfilters import capfirst
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
@@ -87,7 +88,7 @@ def badge(context: dict[str, Any], code: str, topic: str) -> SafeString:
     ground, name = MARKS[Topic(topic)].get(code, ("", "clock"))
     return format_html(
         '<span class="badge {}">{} {}</span>',
-        *(ground, icon(context, name), words(code, topic)),
+        *(ground, icon(context, name), capfirst(words(code, topic))),
     )
 
 
