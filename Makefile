@@ -42,6 +42,7 @@ check: $(TOOLS) ## check style, types, import layers, migrations and the API doc
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file .data/openapi.yaml
 	@diff -u docs/openapi.yaml .data/openapi.yaml || \
 		{ echo "docs/openapi.yaml is not current; run: make openapi"; exit 1; }
+	$(BIN)/openapi-spec-validator docs/openapi.yaml
 	$(BIN)/python -m tests.api.compatibility
 
 release: check ## build the files of a release in dist
