@@ -131,6 +131,17 @@ def test_document_needs_no_key_and_is_json_or_yaml(client: Client) -> None:
     )
 
 
+@pytest.mark.django_db
+def test_document_is_sent_once_to_a_client_that_keeps_it(client: Client) -> None:
+    first = client.get("/api/v1/schema")
+    again = client.get("/api/v1/schema", headers={"If-None-Match": first["ETag"]})
+    other = client.get("/api/v1/schema", headers={"If-None-Match": '"another"'})
+
+    assert first["Cache-Control"] == "no-cache"
+    assert (again.status_code, again.content) == (304, b"")
+    assert other.content == first.content
+
+
 def test_every_operation_states_its_scope() -> None:
     for path in document()["paths"].values():
         for described in path.values():

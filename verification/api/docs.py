@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,7 +12,8 @@ import yaml
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.utils.decorators import method_decorator
+from django.views.decorators.http import condition, require_safe
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularSwaggerSplitView
@@ -79,6 +81,12 @@ def _json() -> bytes:
     return orjson.dumps(document())
 
 
+@cache
+def _etag() -> str:
+    """Weak, because it is that of YAML and JSON alike."""
+    return f'W/"{sha256(_yaml()).hexdigest()[:32]}"'
+
+
 class YamlFile(OpenApiYamlRenderer):
     def render(self, *args: Any, **kwargs: Any) -> bytes:
         return _yaml()
@@ -97,8 +105,9 @@ class PlainJsonFile(JsonFile):
     media_type = "application/json"
 
 
+@method_decorator(condition(etag_func=lambda *args, **kwargs: _etag()), "dispatch")
 class SchemaView(APIView):
-    """Sends the committed file: to make and to render the document takes seconds."""
+    """Sends the committed file, unless the client has it: to make it takes seconds."""
 
     authentication_classes = []
     permission_classes = []
@@ -109,7 +118,7 @@ class SchemaView(APIView):
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         refuse_unknown_parameters(request, ["format"])
-        return Response({})
+        return Response({}, headers={"Cache-Control": "no-cache"})
 
 
 class ReferenceView(SpectacularSwaggerSplitView):

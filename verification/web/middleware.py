@@ -241,7 +241,7 @@ class ProblemMiddleware(_Middleware):
             response = _convert_to_problem(request, response)
         for name, value in request.META.get(API_HEADERS, {}).items():
             response[name] = value
-        response["Cache-Control"] = "no-store"
+        response.headers.setdefault("Cache-Control", "no-store")
         policy = "default-src 'none'; frame-ancestors 'none'"
         response.headers.setdefault("Content-Security-Policy", policy)
         return response
