@@ -65,6 +65,8 @@ def test_every_operation_can_be_found_and_named():
         assert each["summary"]
         assert each["description"]
         assert set(each["tags"]) <= tags, each["operationId"]
+        for parameter in each.get("parameters", ()):
+            assert parameter["description"], (each["operationId"], parameter["name"])
         for answer in each["responses"].values():
             assert answer.get("$ref") or answer["description"], each["operationId"]
     assert all(each["name"] in json.dumps(OPERATIONS) for each in document()["tags"])

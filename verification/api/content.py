@@ -257,7 +257,9 @@ class PageQuery(Shape):
     """Pages start at 0."""
 
     page: Annotated[int, Field(ge=0, le=1_000_000_000), BeforeValidator(_digits)] = 0
+    """Zero-based."""
     size: Annotated[int, Field(ge=1, le=200), BeforeValidator(_digits)] = 20
+    """The most items on a page."""
 
 
 @cache

@@ -21,6 +21,7 @@ from workspaces.models import Client, Scope
 
 class CorrectionQuery(PageQuery):
     status: CorrectionStatus | None = None
+    """Only corrections with this status."""
 
 
 class CorrectionItem(CorrectionBody):

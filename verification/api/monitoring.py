@@ -60,7 +60,9 @@ class RuleQuery(PageQuery):
 
 class AlertQuery(PageQuery):
     read: Literal["true", "false"] | None = None
+    """Only alerts that were, or were not, marked as read."""
     severity: Severity | None = None
+    """Only alerts of this severity."""
 
 
 class ResumeRequest(RequestShape):

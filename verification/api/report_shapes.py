@@ -16,6 +16,7 @@ from verification.api.operations import PageEnvelope
 from verification.checks.catalogue import CheckName
 from verification.checks.events import (
     CheckFailure,
+    Details,
     Failure,
     FlagBody,
     PaymentState,
@@ -81,7 +82,9 @@ class ReportQuery(PageQuery):
     paper about the report, such as a receipt, a notice, a correction or a certificate.
     """
     status: ReportStatus | None = None
+    """Only reports with this status."""
     subject_type: SubjectType | None = None
+    """Only reports about people, or about companies."""
     from_: Annotated[formats.Date | None, Field(alias="from")] = None
     """First day, in UTC."""
     to: formats.Date | None = None
@@ -164,7 +167,7 @@ class CheckResultBody(Shape):
     risk_level: RiskLevel
     score: Score | None = None
     flags: list[FlagBody] = []
-    details: dict[str, Any] | None = None
+    details: Details | None = None
     """The fields that the check definition's outputFields name."""
     evidence: Evidence | None = None
     failure: CheckFailure | None = None

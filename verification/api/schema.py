@@ -54,6 +54,7 @@ NAMES = {
     "Severity": "AlertSeverity",
     "TestData": "WebhookTestData",
 }
+MOVED = ("type", "enum", "additionalProperties")
 # Parts of requests are named so; any other shape gets the suffix Request there.
 REQUEST_NAMES = ("Input", "Item", "Request")
 
@@ -116,12 +117,12 @@ def json_schema(shape: type[BaseModel], *, is_request: bool) -> Schema:
         name: _definition_name(name, definition, is_request=is_request)
         for name, definition in definitions.items()
     }
-    enumerations: Schema = {}
-    schema = _name_parts(_without_title(schema), names, enumerations)
+    titled: Schema = {}
+    schema = _name_parts(_without_title(schema), names, titled)
     definitions = {
-        names[name]: _name_parts(_without_title(definition), names, enumerations)
+        names[name]: _name_parts(_without_title(definition), names, titled)
         for name, definition in definitions.items()
-    } | enumerations
+    } | titled
     if not is_request:
         closed = {REF + n for n, part in definitions.items() if "enum" in part}
         schema, definitions = _opened(schema, closed), _opened(definitions, closed)
@@ -145,21 +146,23 @@ def _without_title(schema: Schema) -> Schema:
     return {name: value for name, value in schema.items() if name != "title"}
 
 
-def _name_parts(schema: Any, names: dict[str, str], enumerations: Schema) -> Any:
-    """Rename references, and move enumerations with a title to `enumerations`."""
+def _name_parts(schema: Any, names: dict[str, str], titled: Schema) -> Any:
+    """Rename references, and move parts with a title to `titled`: they are components.
+
+    What is said of a part in its place, such as its description, stays there.
+    """
     if isinstance(schema, list):
-        return [_name_parts(item, names, enumerations) for item in schema]
+        return [_name_parts(item, names, titled) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    if "enum" in schema and "title" in schema:
-        name = schema["title"]
-        enumerations[name] = {"type": schema["type"], "enum": schema["enum"]}
-        rest = schema.keys() - {"title", "type", "enum"}
-        return {"$ref": REF + name, **{key: schema[key] for key in sorted(rest)}}
+    if isinstance(name := schema.get("title"), str):
+        titled[name] = {key: schema[key] for key in MOVED if key in schema}
+        rest = {k: v for k, v in schema.items() if k not in {"title", *MOVED}}
+        return {"$ref": REF + name, **rest}
     return {
         key: REF + names.get(value.removeprefix(REF), value.removeprefix(REF))
         if key == "$ref" and isinstance(value, str)
-        else _name_parts(value, names, enumerations)
+        else _name_parts(value, names, titled)
         for key, value in schema.items()
     }
 

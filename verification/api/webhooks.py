@@ -144,7 +144,9 @@ class DeliveryQuery(PageQuery):
     """You can use both filters together."""
 
     event: EventName | None = None  # type: ignore[valid-type]
+    """Only deliveries of this event."""
     status: DeliveryStatus | None = None
+    """Only deliveries with this status."""
 
 
 class DeliverySummary(Shape):

@@ -154,6 +154,9 @@ class ReportFailedData(ReportData):
         return super().about(report, *args, failure=failure, **members)
 
 
+Details = Annotated[dict[str, Any], Field(title="Details")]
+
+
 class EventCheck(Shape):
     id: UUID
     result_id: UUID
@@ -169,7 +172,7 @@ class EventCheck(Shape):
     risk_score: Score | None
     summary: str
     flags: list[FlagBody]
-    details: dict[str, Any]
+    details: Details
     """The fields that the check definition's outputFields name; personal data."""
     executed_at: Timestamp
     duration_ms: int
