@@ -175,7 +175,7 @@ def decline_the_bad(page, console: str, look) -> list[str]:
         proposed.append(page.url)
         page.get_by_label("Decline", exact=True).check()
         if not page.get_by_label(reason).is_visible():
-            page.locator("summary", has_text="more reasons").click()
+            page.locator("summary", has_text="reasons").click()
         page.get_by_label(reason).check()
         page.get_by_role("button", name="Decide", exact=True).click()
         page.get_by_role("button", name="Propose the decline").click()

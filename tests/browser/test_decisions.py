@@ -38,7 +38,7 @@ def test_two_members_decline(page, browser, look, own_client, service):
     page.get_by_label("Approve").focus()
     page.keyboard.press("ArrowDown")
     expect(decline).to_be_checked()
-    page.locator("summary", has_text="more reasons").press("Enter")
+    page.locator("summary", has_text="reasons").press("Enter")
     page.get_by_label("Credit score below").focus()
     page.keyboard.press("Space")
     page.get_by_role("button", name="Decide", exact=True).focus()
