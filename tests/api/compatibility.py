@@ -3,8 +3,6 @@
 `make check` runs this module. docs/client/changes.md has the rule: a request that was
 accepted stays accepted and means the same, and an answer keeps its members and their
 types. Answers may gain members and values of enumerations.
-
-    python -m tests.api.compatibility [OLD NEW]
 """
 
 from __future__ import annotations
@@ -19,16 +17,16 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 PRESENT = ROOT / "docs" / "openapi.yaml"
 RELEASED = Path(__file__).parent / "released"
-# Findings that are none, each with its reason.
+# Differences that break nobody, each with its reason.
 CORRECTED = RELEASED / "corrected.txt"
-# A request is refused that was accepted if one of these is smaller ...
+# A limit of a request must not become smaller ...
 UPPER = ("maxLength", "maximum", "maxItems", "maxProperties")
-# ... or larger, ...
+# ... nor larger, ...
 LOWER = ("minLength", "minimum", "minItems", "minProperties")
-# ... or another.
+# ... and such a rule must not be added or change.
 RULES = ("pattern", "format", "uniqueItems", "const", "if", "not")
 ALL_RULES = {*UPPER, *LOWER, *RULES}
-# `allOf` has one entry in our documents: a reference with members beside it.
+# In these documents `allOf` has one entry, and stands for it.
 ALTERNATIVES = {"anyOf", "oneOf", "allOf"}
 
 Json = dict[str, Any]
@@ -40,7 +38,7 @@ def read(file: Path) -> Json:
 
 
 def broken(old: Json, new: Json) -> list[str]:
-    """Return what a client of the old document would find broken, each once."""
+    """Return each difference that breaks a client of the old document, once."""
     return list(dict.fromkeys(Comparison(old, new).all()))
 
 
@@ -140,7 +138,7 @@ class Comparison:
                 yield f"{code}: status {now[code]} in place of {status}"
 
     def request(self, place: str, old: Json, new: Json) -> Iterator[str]:
-        """What was accepted stays accepted."""
+        """A request that was accepted stays accepted."""
         if self.is_known(old, new, is_request=True):
             return
         before, now = Part(self.old, old), Part(self.new, new)
@@ -173,7 +171,7 @@ class Comparison:
             yield from self.request(f"{place}[]", before.items, now.items)
 
     def answer(self, place: str, old: Json, new: Json) -> Iterator[str]:
-        """What a client reads stays there and can be read as before."""
+        """An answer has the same members, and they can be read as before."""
         if self.is_known(old, new, is_request=False):
             return
         before, now = Part(self.old, old), Part(self.new, new)
@@ -193,7 +191,7 @@ class Comparison:
             yield from self.answer(f"{place}[]", before.items, now.items)
 
     def is_known(self, old: Json, new: Json, *, is_request: bool) -> bool:
-        """Whether these two components have been compared, also to end recursion."""
+        """Return True if both are components that have been compared."""
         if "$ref" not in old or "$ref" not in new:
             return False
         key = (old["$ref"], new["$ref"], is_request)
@@ -260,23 +258,24 @@ def major(document: Json) -> int:
     return int(document["info"]["version"].partition(".")[0])
 
 
-def findings() -> Iterator[str]:
-    """Yield what the present document breaks, for each released one it must keep."""
-    present = read(PRESENT)
-    corrected = set(CORRECTED.read_text().splitlines())
+def corrected() -> set[str]:
+    lines = CORRECTED.read_text().splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def findings(present: Json) -> Iterator[tuple[str, str]]:
+    """Yield each break, after the released version of the same major one."""
     for file in sorted(RELEASED.glob("*.yaml")):
         released = read(file)
-        if major(present) > major(released):
-            continue
-        for finding in broken(released, present):
-            if finding not in corrected:
-                yield f"{file.stem}: {finding}"
+        if major(present) == major(released):
+            for finding in broken(released, present):
+                yield file.stem, finding
 
 
 def main() -> int:
-    found = list(findings())
-    for finding in found:
-        print(finding)  # noqa: T201
+    found = [each for each in findings(read(PRESENT)) if each[1] not in corrected()]
+    for version, finding in found:
+        print(f"{version}: {finding}")  # noqa: T201
     if found:
         print(  # noqa: T201
             "docs/openapi.yaml breaks clients of released versions: see "

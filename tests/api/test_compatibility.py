@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.compatibility import broken, findings
+from tests.api.compatibility import broken, corrected, findings
 from verification.api.docs import document
 
 Json = dict[str, Any]
@@ -109,4 +109,14 @@ def test_compatible_change_is_allowed(change: Callable[[Json], Any]):
 
 
 def test_present_document_keeps_what_released_ones_promise():
-    assert list(findings()) == []
+    found = {finding for _, finding in findings(document())}
+
+    assert found == corrected()
+
+
+def test_next_major_version_may_break_clients():
+    changed = copy.deepcopy(document())
+    remove(changed, "paths", "/api/v1/reports")
+    changed["info"]["version"] = "2.0.0"
+
+    assert list(findings(changed)) == []

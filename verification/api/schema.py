@@ -149,7 +149,7 @@ def _without_title(schema: Schema) -> Schema:
 def _name_parts(schema: Any, names: dict[str, str], titled: Schema) -> Any:
     """Rename references, and move parts with a title to `titled`: they are components.
 
-    What is said of a part in its place, such as its description, stays there.
+    The description of a part stays in its place.
     """
     if isinstance(schema, list):
         return [_name_parts(item, names, titled) for item in schema]
