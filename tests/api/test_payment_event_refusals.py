@@ -61,36 +61,35 @@ def signature_over_nothing(taker: CheckoutServer, body: bytes, right: dict[str, 
     return body, taker.sign(b"")
 
 
-@pytest.mark.parametrize(
-    "forge",
-    [
-        wrong_signature,
-        another_body,
-        no_signature,
-        empty_signature,
-        not_ascii,
-        two_signatures,
-        signature_of_the_other_provider,
-        signature_over_nothing,
-    ],
-)
+FORGERIES = [
+    wrong_signature,
+    another_body,
+    no_signature,
+    empty_signature,
+    not_ascii,
+    two_signatures,
+    signature_of_the_other_provider,
+    signature_over_nothing,
+]
+
+
 def test_unsigned_event_is_refused_and_not_stored(
-    taker: CheckoutServer, live_api: Api, log_lines: LogLines, forge: Any
+    taker: CheckoutServer, live_api: Api, log_lines: LogLines
 ):
     create_checkout_paid_at_provider(taker, live_api)
-    body, headers = forge(taker, *taker.signed(taker.events[-1]))
+    signed = taker.signed(taker.events[-1])
     before = count_rows()
 
-    answer = post_event(body, headers)
+    for forge in FORGERIES:
+        answer = post_event(*forge(taker, *signed))
+        problem = assert_refused(answer, 401, "invalid-signature")
+        assert "errors" not in problem, forge
 
-    problem = assert_refused(answer, 401, "invalid-signature")
-    assert "errors" not in problem
     # Only that there was one is counted.
     assert {**count_rows(), "payments.OperatorAlert": 0} == before
-    lines = [line for line in log_lines() if "signature" in line["message"]]
-    assert [line["message"] for line in lines] == [
-        "an event without a payment provider's signature was refused"
-    ]
+    lines = [line["message"] for line in log_lines()]
+    refused = "an event without a payment provider's signature was refused"
+    assert lines.count(refused) == len(FORGERIES)
 
 
 def test_old_stripe_signature_is_refused(settings: Any, db: None):
@@ -141,19 +140,19 @@ def test_event_of_256_kib_is_received(taker: CheckoutServer, db: None):
     assert_refused(post_event(body, taker.sign(body)), 413, "body-too-large")
 
 
-@pytest.mark.parametrize("body", [b"", b"not JSON", b"[]", b'"text"', b"7", b"{"])
-def test_signed_event_that_is_no_object_is_malformed(
-    taker: CheckoutServer, body: bytes, db: None
-):
-    problem = assert_refused(post_event(body, taker.sign(body)), 400, "malformed-body")
-    assert "is not" in problem["detail"]
-    assert not PaymentEvent.objects.exists()
+def test_signed_event_that_is_no_object_is_malformed(taker: CheckoutServer, db: None):
+    for body in [b"", b"not JSON", b"[]", b'"text"', b"7", b"{"]:
+        problem = assert_refused(
+            post_event(body, taker.sign(body)), 400, "malformed-body"
+        )
+        assert "is not" in problem["detail"], body
+        assert not PaymentEvent.objects.exists(), body
 
 
-@pytest.mark.parametrize("body", [b'{"id": "\xff"}', '{"id": "1"}'.encode("utf-16")])
-def test_signed_event_that_is_not_utf_8_is_malformed(
-    taker: CheckoutServer, body: bytes, db: None
-):
-    problem = assert_refused(post_event(body, taker.sign(body)), 400, "malformed-body")
-    assert "not UTF-8 at byte" in problem["detail"]
-    assert not PaymentEvent.objects.exists()
+def test_signed_event_that_is_not_utf_8_is_malformed(taker: CheckoutServer, db: None):
+    for body in [b'{"id": "\xff"}', '{"id": "1"}'.encode("utf-16")]:
+        problem = assert_refused(
+            post_event(body, taker.sign(body)), 400, "malformed-body"
+        )
+        assert "not UTF-8 at byte" in problem["detail"], body
+        assert not PaymentEvent.objects.exists(), body

@@ -41,32 +41,31 @@ def test_staff_edit_a_package_but_not_its_name(workspace, superuser):
     assert (made.name, made.checks, made.price) == ("loan", ["IDENTITY"], None)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"name": "Loan"},
-        {"name": "taken"},
-        {"name": "ours"},
-        {"display_name": ""},
-        {"checks": []},
-        {"checks": ["PALM_READING"]},
-        {"checks": ["AML_SCREENING"]},
-        {"checks": ["IDENTITY", "IDENTITY"]},
-        {"checks": ["IDENTITY", "CREDITBUREAU_COMP"]},
-        {"price": "-0.01"},
-        {"price": "0.001"},
-        {"price": "much"},
-    ],
-)
-def test_wrong_package_is_not_saved(workspace, superuser, wrong):
+WRONG = [
+    {"name": "Loan"},
+    {"name": "taken"},
+    {"name": "ours"},
+    {"display_name": ""},
+    {"checks": []},
+    {"checks": ["PALM_READING"]},
+    {"checks": ["AML_SCREENING"]},
+    {"checks": ["IDENTITY", "IDENTITY"]},
+    {"checks": ["IDENTITY", "CREDITBUREAU_COMP"]},
+    {"price": "-0.01"},
+    {"price": "0.001"},
+    {"price": "much"},
+]
+
+
+def test_wrong_package_is_not_saved(workspace, superuser):
     create_package("taken")
     create_package("ours", workspace=workspace)
+    for wrong in WRONG:
+        answer = superuser.post(ADD, {**FIELDS, **wrong})
 
-    answer = superuser.post(ADD, {**FIELDS, **wrong})
-
-    assert answer.status_code == 200
-    assert not CheckPackage.objects.filter(name="loan").exists()
-    assert CheckPackage.objects.count() == 2
+        assert answer.status_code == 200, wrong
+        assert not CheckPackage.objects.filter(name="loan").exists(), wrong
+        assert CheckPackage.objects.count() == 2, wrong
 
 
 def test_staff_set_only_the_price_of_a_workspaces_package(workspace, superuser):

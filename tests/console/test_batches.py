@@ -338,21 +338,18 @@ def test_phone_number_is_known_as_spreadsheets_write_it(admin):
     assert read == ["+254712345678"] * len(phones)
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [
+def test_damaged_number_is_put_right_and_shown(sender):
+    for damaged in (
         *["31234561.0", "'31234561", "31,234,561", "31,234,561.00", "31 234 561"],
         "3123\u200b4561",
-    ],
-)
-def test_damaged_number_is_put_right_and_shown(sender, damaged):
-    row = ["Wanjiku Kamau", damaged]
-    page = sender.send(csv_file(["Full name", "ID number"], row, separator=";"))
+    ):
+        row = ["Wanjiku Kamau", damaged]
+        page = sender.send(csv_file(["Full name", "ID number"], row, separator=";"))
 
-    assert "We put them right: compare them." in page
-    (shown,) = re.findall(r"<td>ID number</td><td>(.*?)</td><td>(.*?)</td>", page)
-    seen = damaged.replace("\u200b", "\ufffd")
-    assert [re.sub("<.*?>", "", text) for text in shown] == [seen, "31234561"]
+        assert "We put them right: compare them." in page
+        (shown,) = re.findall(r"<td>ID number</td><td>(.*?)</td><td>(.*?)</td>", page)
+        seen = damaged.replace("\u200b", "\ufffd")
+        assert [re.sub("<.*?>", "", text) for text in shown] == [seen, "31234561"]
     sender.press("order")
     assert Report.objects.get().subject["idNumber"] == "31234561"
 

@@ -328,12 +328,12 @@ def test_owner_adds_rewords_and_deactivates_reasons(owner, report):
     assert "Not offered" in owner.page("settings-decisions")
 
 
-@pytest.mark.parametrize("code", ["ADVERSE_CREDIT", "rent", "R", "9_LIVES", "A" * 41])
-def test_code_that_is_taken_or_malformed_is_refused(owner, code):
+def test_code_that_is_taken_or_malformed_is_refused(owner):
     before = len(owner.page("settings-decisions"))
-    fields = {"code": code, "text": "One", "text_sw": "Moja"}
+    for code in ["ADVERSE_CREDIT", "rent", "R", "9_LIVES", "A" * 41]:
+        fields = {"code": code, "text": "One", "text_sw": "Moja"}
 
-    html = owner.post("settings-reason-add", fields).content.decode()
+        html = owner.post("settings-reason-add", fields).content.decode()
 
-    assert "<title>Error:" in html
-    assert len(owner.page("settings-decisions")) == before
+        assert "<title>Error:" in html, code
+        assert len(owner.page("settings-decisions")) == before, code

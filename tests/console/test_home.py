@@ -44,7 +44,6 @@ def test_nothing_needs_a_member_whose_reports_are_ready(owner, officer, viewer, 
     api.work()
 
     for visitor in (owner, officer, viewer):
-        assert needs(visitor) == []
         assert "Nothing needs you." in visitor.page("dashboard")
 
 
@@ -165,22 +164,17 @@ def test_open_corrections_need_only_who_decides_them(owner, officer, api):
     assert needs(owner) == ["1 correction is open 1 is late"]
 
 
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
+def test_going_live_needs_who_sees_the_administration(owner, officer, api):
+    for state, words in [
         ("NONE", "Go live with your company"),
         ("SUBMITTED", "We are reviewing your application"),
         ("REJECTED", "Your application to go live was rejected"),
-    ],
-)
-def test_going_live_needs_who_sees_the_administration(
-    owner, officer, api, state, words
-):
-    Workspace.objects.filter(pk=api.workspace.pk).update(go_live=state)
+    ]:
+        Workspace.objects.filter(pk=api.workspace.pk).update(go_live=state)
 
-    (need,) = needs(owner, "production")
-    assert need.startswith(words)
-    assert needs(officer, "production") == []
+        (need,) = needs(owner, "production")
+        assert need.startswith(words), state
+        assert needs(officer, "production") == [], state
 
 
 def test_counts_stop_at_99(owner, api, monkeypatch):
@@ -281,7 +275,7 @@ def test_home_reads_as_many_statements_with_more_reports(owner, api: Api):
     api.create({**person(), "consent": HOSTED})
     statements()
     few = statements()
-    for number in range(5):
+    for number in range(2):
         create_case(api, f"1234567{number}")
         raise_alert(api)
         api.create({**person(), "consent": HOSTED})

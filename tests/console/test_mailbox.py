@@ -119,12 +119,12 @@ def test_member_adds_confirms_and_removes_an_address(admin, api):
     assert ask(api).status == "WITHHELD"
 
 
-@pytest.mark.parametrize("address", ["", "x", NUMBER, "a@b", "x" * 300 + "@b.test"])
-def test_wrong_address_is_refused(admin, api, address):
-    html = admin.post("mailbox-addresses", {"address": address}).content.decode()
+def test_wrong_address_is_refused(admin, api):
+    for address in ["", "x", NUMBER, "a@b", "x" * 300 + "@b.test"]:
+        html = admin.post("mailbox-addresses", {"address": address}).content.decode()
 
-    assert "<title>Error:" in html
-    assert not Notification.objects.exists()
+        assert "<title>Error:" in html, address
+        assert not Notification.objects.exists(), address
 
 
 def test_too_many_addresses_are_refused(admin, api):

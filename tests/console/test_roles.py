@@ -12,11 +12,12 @@ from django.utils.timezone import now
 from tests.files.samples import pdf
 from tests.golive.applications import draft
 from tests.world.addresses import list_pages
-from tests.world.clients import HOSTED, Api, erase, person
+from tests.world.clients import HOSTED, Api, create_lender, erase, person
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import STATEMENT
 from tests.world.decisions import decide, deciding_api, demand_second
 from tests.world.deliveries import configure_receiver
+from tests.world.members import create_member
 from tests.world.orders import REFUSED, two_checks
 from tests.world.packages import create_package
 from tests.world.policies import APPROVE_LOW, draft_policy
@@ -34,8 +35,9 @@ from verification.privacy.people import Proof
 from verification.reports.models import Report
 from webhooks.models import Delivery
 from workspaces import members
-from workspaces.models import Role
+from workspaces.models import Member, Role, Workspace
 
+pytestmark = pytest.mark.django_db
 ALL, MANAGERS, OWNER = set(Role.values), {"OWNER", "ADMIN"}, {"OWNER"}
 # The roles that order and decide, and the roles that see keys, money and members
 WORKERS, ADMINISTRATION = {*MANAGERS, "OFFICER"}, {*MANAGERS, "VIEWER"}
@@ -164,7 +166,27 @@ OF_REVIEWED = {"settings-name", "settings-name-withdraw"}
 FORMS = {name for name, (_, sends) in TABLE.items() if sends}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def workspace(module_transaction: None) -> Workspace:
+    return create_lender()
+
+
+@pytest.fixture(scope="module")
+def api(workspace: Workspace) -> Api:
+    return Api(workspace, "sandbox")
+
+
+@pytest.fixture(scope="module")
+def owner(workspace: Workspace) -> ConsoleVisitor:
+    return ConsoleVisitor(create_member(workspace, "OWNER"))
+
+
+@pytest.fixture(scope="module")
+def viewer(workspace: Workspace) -> ConsoleVisitor:
+    return ConsoleVisitor(create_member(workspace, "VIEWER"))
+
+
+@pytest.fixture(scope="module")
 def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, Any]:
     """Create a row of each kind, by the name of its URL argument."""
     configure_receiver(api.workspace)
@@ -332,14 +354,15 @@ def test_anonymous_visitor_is_led_to_the_login(rows, owner):
 
 
 def test_forms_without_their_token_are_refused(rows, owner):
-    owner.http.handler.enforce_csrf_checks = True
+    visitor = ConsoleVisitor(owner.member)
+    visitor.http.handler.enforce_csrf_checks = True
 
     for name in FORMS:
-        assert owner.post(name, **arguments(name, rows)).status_code == 403, name
+        assert visitor.post(name, **arguments(name, rows)).status_code == 403, name
 
 
 def test_suspended_workspace_is_read_only(rows, owner):
-    owner.workspace.suspend("Unpaid")
+    Workspace.objects.get(pk=owner.workspace.pk).suspend("Unpaid")
 
     assert "is suspended" in owner.page("dashboard")
     for name in FORMS - {"members-leave", "exports"}:
@@ -354,10 +377,12 @@ def test_pages_are_not_cached_and_have_no_script_of_their_own(rows, owner):
     # An e-mail has its own language and styles; a part of a page is in its page.
     files = ("-pdf", "-csv", "-xlsx", "-document", "-certificate", "-html")
     parts = {"find", "reports-progress"}
+    # A browser keeps its language.
+    visitor = ConsoleVisitor(owner.member)
     for name, (sees, _) in TABLE.items():
         if sees is None or name.endswith(files):
             continue
-        answer = owner.get(name, query={"lang": "sw"}, **arguments(name, rows))
+        answer = visitor.get(name, query={"lang": "sw"}, **arguments(name, rows))
         html = answer.content.decode()
         assert answer["Cache-Control"] == "no-store", name
         assert "unsafe" not in answer["Content-Security-Policy"], name
@@ -367,12 +392,12 @@ def test_pages_are_not_cached_and_have_no_script_of_their_own(rows, owner):
 
 
 def test_removed_member_loses_access_at_once(rows, owner, viewer):
-    members.remove(owner.member, viewer.member)
+    members.remove(owner.member, Member.objects.get(pk=viewer.member.pk))
 
     assert viewer.get("dashboard").status_code == 404
 
 
-def test_console_needs_a_login(db):
+def test_console_needs_a_login():
     for name in ("home", "create"):
         answer = Client().get(reverse(f"console:{name}"))
         assert answer["Location"].startswith("/accounts/login/")

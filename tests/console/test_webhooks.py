@@ -1,4 +1,3 @@
-import pytest
 from django.utils.timezone import now
 
 from tests.world.deliveries import SECRET, URL, configure_receiver, record_delivery
@@ -27,24 +26,24 @@ def test_webhook_is_configured_and_its_secret_never_shown(owner):
     assert (found.secret, found.enabled) == (SECRET, False)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"url": "http://hooks.acacia.test/"},
-        {"url": "https://169.254.169.254/"},
-        {"url": "https://localhost/"},
-        {"url": "javascript:alert(1)"},
-        {"secret": ""},
-        {"secret": "short"},
-        {"secret": "whsec_not base64 at all"},
-        {"enabled_events": ["webhook.test"]},
-    ],
-)
-def test_invalid_webhook_is_refused(owner, wrong):
-    html = owner.post("webhooks-configure", {**HOOK, **wrong}).content.decode()
+INVALID = [
+    {"url": "http://hooks.acacia.test/"},
+    {"url": "https://169.254.169.254/"},
+    {"url": "https://localhost/"},
+    {"url": "javascript:alert(1)"},
+    {"secret": ""},
+    {"secret": "short"},
+    {"secret": "whsec_not base64 at all"},
+    {"enabled_events": ["webhook.test"]},
+]
 
-    assert "<title>Error:" in html
-    assert not Configuration.objects.exists()
+
+def test_invalid_webhook_is_refused(owner):
+    for wrong in INVALID:
+        html = owner.post("webhooks-configure", {**HOOK, **wrong}).content.decode()
+
+        assert "<title>Error:" in html, wrong
+        assert not Configuration.objects.exists(), wrong
 
 
 def test_webhook_form_never_shows_a_typed_secret(owner):

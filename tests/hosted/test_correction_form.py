@@ -83,38 +83,29 @@ def test_subject_disputes_a_finding_with_documents(subject: Visitor, api: Api):
 
 
 def test_form_needs_both_answers(subject: Visitor):
-    answer = send(subject, what=" ")
+    answer = send(subject, ("id.pdf", pdf(), "application/pdf"), what=" ")
 
     assert answer.status_code == 200
     page = answer.content.decode()
     assert "Say what is wrong" in page
     assert "were swapped." in page
+    assert "Choose your documents again" in page
     assert not Correction.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("id.pdf", picture(), "not what its name says"),
-        ("id.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no PDF, JPEG or"),
-        ("id.pdf", b"%PDF-1.7 nothing", "cannot be read"),
-        ("id.jpg", b"", "empty"),
-        ("id.pdf", pdf() + bytes(MAX_BYTES), "larger than 10 MB"),
-    ],
-)
-def test_document_that_is_not_what_it_claims_is_refused(
-    subject: Visitor, name: str, content: bytes, said: str
-):
-    answer = send(subject, (name, content, ""))
-
-    assert said in answer.content.decode()
-    assert not Correction.objects.exists()
+REFUSED_DOCUMENTS = [
+    ([("id.pdf", picture(), "")], "not what its name says"),
+    ([("id.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "")], "no PDF, JPEG or"),
+    ([("id.pdf", b"%PDF-1.7 nothing", "")], "cannot be read"),
+    ([("id.jpg", b"", "")], "empty"),
+    ([("id.pdf", pdf() + bytes(MAX_BYTES), "")], "larger than 10 MB"),
+    ([("id.pdf", pdf(), "application/pdf")] * 4, "at most three"),
+]
 
 
-def test_fourth_document_is_refused(subject: Visitor):
-    answer = send(subject, *[("id.pdf", pdf(), "application/pdf")] * 4)
-
-    assert "at most three" in answer.content.decode()
+def test_document_that_is_not_what_it_claims_is_refused(subject: Visitor):
+    for files, said in REFUSED_DOCUMENTS:
+        assert said in send(subject, *files).content.decode()
     assert not Correction.objects.exists()
 
 
@@ -126,25 +117,20 @@ def test_larger_form_is_refused_and_other_forms_stay_small(subject: Visitor):
     assert subject.post("confirm", documents=small).status_code == 413
 
 
-@pytest.mark.parametrize(
-    "other_person",
-    [
+def test_result_of_somebody_else_is_refused(subject: Visitor, api: Api):
+    for other_person in [
         {"idNumber": "87654321"},
         # The client typed the same number for another person.
         {"idNumber": MISTYPED, "dateOfBirth": "1985-01-02"},
-    ],
-)
-def test_result_of_somebody_else_is_refused(
-    subject: Visitor, api: Api, other_person: dict[str, str]
-):
-    made = api.create({**person(**other_person), "checksRequested": ["IDENTITY"]})
-    api.work()
-    foreign = CheckResult.objects.get(report=made["id"])
+    ]:
+        made = api.create({**person(**other_person), "checksRequested": ["IDENTITY"]})
+        api.work()
+        foreign = CheckResult.objects.get(report=made["id"])
 
-    answer = subject.post(f"wrong/{foreign.pk}", **SAID)
+        answer = subject.post(f"wrong/{foreign.pk}", **SAID)
 
-    assert answer["Location"] == subject.page
-    assert not Correction.objects.exists()
+        assert answer["Location"] == subject.page, other_person
+        assert not Correction.objects.exists(), other_person
 
 
 def test_correction_of_a_namesakes_report_is_not_shown(ask: Any, api: Api):
@@ -282,15 +268,10 @@ def test_busy_inspection_asks_to_send_it_again(subject: Visitor):
     assert not Correction.objects.exists()
 
 
-def test_documents_of_a_form_with_errors_have_to_be_chosen_again(subject: Visitor):
-    answer = send(subject, ("id.pdf", pdf(), "application/pdf"), what="")
-
-    assert "Choose your documents again" in answer.content.decode()
-
-
 def test_flood_of_forms_is_refused(subject: Visitor):
+    where = form_of(subject)
     # The minute may end in between.
-    statuses = [send(subject, what="").status_code for _ in range(13)]
+    statuses = [subject.post(where, what="").status_code for _ in range(13)]
 
     assert statuses[:6] == [200] * 6
     assert 429 in statuses
@@ -307,21 +288,17 @@ def test_form_of_20_mb_is_refused(subject: Visitor):
     assert not Correction.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "status"),
-    [
+def test_body_that_is_no_form_opens_no_correction(subject: Visitor):
+    where = subject.page + form_of(subject)
+    for body, kind, status in [
         (b'{"what": "x", "why": "y"}', "application/json", 200),
         (b"what=x&why=y", "text/plain", 200),
         (b"x" * 100, "multipart/form-data", 400),
-    ],
-)
-def test_body_that_is_no_form_opens_no_correction(
-    subject: Visitor, body: bytes, kind: str, status: int
-):
-    where = subject.page + form_of(subject)
-
-    assert subject.browser.post(where, body, content_type=kind).status_code == status
-    assert not Correction.objects.exists()
+    ]:
+        assert (
+            subject.browser.post(where, body, content_type=kind).status_code == status
+        ), body
+        assert not Correction.objects.exists(), body
 
 
 def test_form_of_another_site_is_refused(subject: Visitor):

@@ -33,8 +33,7 @@ def officer(api: Api) -> Officer:
 def subject(api: Api, ask: Any) -> Visitor:
     """Return a subject who consented to a report that is ready."""
     visitor = ask(subject={"email": "wanjiku@kamau.test"})
-    visitor.enter()
-    assert visitor.grant().status_code == 303
+    visitor.agree()
     api.work()
     return visitor
 

@@ -456,29 +456,29 @@ def test_kenyan_numbers_are_accepted(
     assert visitor.checkout.phone == sent
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        "",
-        " ",
-        "12345",
-        "712345678",
-        "0412345678",
-        "07123456789",
-        "+255712345678",
-        "+14155550123",
-        "0712345678 ext 5",
-        "٠٧١٢٣٤٥٦٧٨",
-        "0712\x00345678",
-        "9" * 5000,
-    ],
-)
-def test_other_numbers_are_refused(visitor: Payer, paystack: FakePaystack, typed: str):
-    page = prompted(visitor, typed)
+OTHER_NUMBERS = [
+    "",
+    " ",
+    "12345",
+    "712345678",
+    "0412345678",
+    "07123456789",
+    "+255712345678",
+    "+14155550123",
+    "0712345678 ext 5",
+    "٠٧١٢٣٤٥٦٧٨",
+    "0712\x00345678",
+    "9" * 5000,
+]
 
-    assert "Error: Enter a Kenyan mobile number" in page
-    assert not Checkout.objects.exists()
-    assert charges(paystack) == []
+
+def test_other_numbers_are_refused(visitor: Payer, paystack: FakePaystack):
+    for typed in OTHER_NUMBERS:
+        page = prompted(visitor, typed)
+
+        assert "Error: Enter a Kenyan mobile number" in page, typed
+        assert not Checkout.objects.exists(), typed
+        assert charges(paystack) == [], typed
 
 
 @pytest.mark.parametrize(

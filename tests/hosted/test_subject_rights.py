@@ -32,8 +32,7 @@ LIVE = "production"
 def subject(ask: Any) -> Visitor:
     """A subject who has consented, and proved it on the page of the data."""
     visitor: Visitor = ask(subject={"email": EMAIL})
-    visitor.enter()
-    assert visitor.grant().status_code == 303
+    visitor.agree()
     assert b"Delete everything about me" in visitor.see_data().content
     return visitor
 
@@ -166,8 +165,7 @@ def victim(paying_api: Api) -> Any:
 def thief(live_ask: Any, victim: Report) -> Visitor:
     """A visitor of a second report about the victim, with the thief's address."""
     visitor: Visitor = live_ask(subject={"email": "thief@kamau.test"})
-    visitor.enter()
-    assert visitor.grant().status_code == 303
+    visitor.agree()
     visitor.see_data()
     return visitor
 

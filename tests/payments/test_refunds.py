@@ -87,14 +87,13 @@ def test_payment_stays_paid_when_a_part_went_back(api: Api):
     assert state(api, checkout) == "REFUNDED"
 
 
-@pytest.mark.parametrize("amount", ["0", "-1", "250.01", "0.001", "100.005", "NaN"])
-def test_refund_refuses_a_wrong_amount(api: Api, amount: str):
+def test_refund_refuses_a_wrong_amount(api: Api):
     checkout = create_paid_checkout(api)
+    for amount in ["0", "-1", "250.01", "0.001", "100.005", "NaN"]:
+        with pytest.raises(NotRefundable, match=r"KES 250\.00 can still"):
+            create_refund(checkout, amount)
 
-    with pytest.raises(NotRefundable, match=r"KES 250\.00 can still"):
-        create_refund(checkout, amount)
-
-    assert not Refund.objects.exists()
+        assert not Refund.objects.exists(), amount
 
 
 def test_refund_needs_a_reason_and_a_payment(api: Api):

@@ -60,17 +60,20 @@ def test_report_is_cancelled_before_its_end(api: Api, status: str):
     assert movements(api) == ledger
 
 
-@pytest.mark.parametrize("status", [s for s in STATUSES if s not in CANCELLED])
-def test_ended_report_is_not_cancelled(api: Api, status: str):
-    report_id = create_report_with_status(api, status)
-    before, report = count_rows(), api.report(report_id)
+def test_ended_report_is_not_cancelled(api: Api):
+    for status in [s for s in STATUSES if s not in CANCELLED]:
+        report_id = create_report_with_status(api, status)
+        before, report = count_rows(), api.report(report_id)
 
-    problem = api.refused(f"/reports/{report_id}/cancel")
+        problem = api.refused(f"/reports/{report_id}/cancel")
 
-    assert (problem["status"], problem["code"]) == (409, "report-not-cancellable")
-    assert problem["reportStatus"] == status.split()[0]
-    assert count_rows() == before
-    assert api.report(report_id) == report
+        assert (problem["status"], problem["code"]) == (
+            409,
+            "report-not-cancellable",
+        ), status
+        assert problem["reportStatus"] == status.split()[0], status
+        assert count_rows() == before, status
+        assert api.report(report_id) == report, status
 
 
 def test_cancel_accepts_no_members(api: Api):

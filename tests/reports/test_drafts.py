@@ -67,16 +67,22 @@ def test_empty_edit_is_accepted(api: Api, draft: str):
     assert edit(api, draft)["status"] == "DRAFT"
 
 
-@pytest.mark.parametrize("member", EVERYTHING)
-def test_edit_ignores_null_members(api: Api, member: str):
-    item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
-    report = api.create({**item, "consent": HOSTED}, draft=True)
-    before = api.report(report["id"])
+def test_edit_ignores_null_members(api: Api):
+    for member in EVERYTHING:
+        item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
+        report = api.create({**item, "consent": HOSTED}, draft=True)
+        before = api.report(report["id"])
 
-    after = edit(api, report["id"], **{member: None})
+        after = edit(api, report["id"], **{member: None})
 
-    for name in ("subject", "paymentState", "consentState", "paymentMode", "purpose"):
-        assert after[name] == before[name]
+        for name in (
+            "subject",
+            "paymentState",
+            "consentState",
+            "paymentMode",
+            "purpose",
+        ):
+            assert after[name] == before[name]
 
 
 def test_edit_replaces_every_member(api: Api, draft: str):

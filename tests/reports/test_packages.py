@@ -395,26 +395,25 @@ def test_list_shows_the_operators_and_ones_own_packages(api: Api, another_api: A
     assert withdrawn["unavailableReason"] == "AML_SCREENING is not offered at present."
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"price": "-0.01"},
-        {"checks": []},
-        {"checks": [f"CHECK_{n}" for n in range(11)]},
-        {"checks": ["IDENTITY", "IDENTITY"]},
-        {"name": "Loan"},
-        {"name": "loan-"},
-        {"name": "lo an"},
-        {"name": "taken"},
-    ],
-)
-@pytest.mark.django_db
-def test_database_refuses_a_wrong_package(workspace, fields: dict[str, Any]):
-    create_package("taken")
+WRONG_PACKAGES = [
+    {"price": "-0.01"},
+    {"checks": []},
+    {"checks": [f"CHECK_{n}" for n in range(11)]},
+    {"checks": ["IDENTITY", "IDENTITY"]},
+    {"name": "Loan"},
+    {"name": "loan-"},
+    {"name": "lo an"},
+    {"name": "taken"},
+]
 
-    for owner in (None, workspace):
-        with pytest.raises(IntegrityError), transaction.atomic():
-            create_package(**{"name": "fine", **fields, "workspace": owner})
+
+@pytest.mark.django_db
+def test_database_refuses_a_wrong_package(workspace):
+    create_package("taken")
+    for fields in WRONG_PACKAGES:
+        for owner in (None, workspace):
+            with pytest.raises(IntegrityError), transaction.atomic():
+                create_package(**{"name": "fine", **fields, "workspace": owner})
 
 
 @pytest.mark.django_db

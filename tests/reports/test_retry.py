@@ -38,16 +38,18 @@ def statuses(report: dict) -> list[str]:
     return [result["status"] for result in report["checkResults"]]
 
 
-@pytest.mark.parametrize("status", [s for s in STATUSES if s not in RETRYABLE])
-def test_only_ended_reports_with_failed_checks_are_retried(api: Api, status: str):
-    report_id = create_report_with_status(api, status)
-    before = count_rows()
+def test_only_ended_reports_with_failed_checks_are_retried(api: Api):
+    for status in [s for s in STATUSES if s not in RETRYABLE]:
+        report_id = create_report_with_status(api, status)
+        before = count_rows()
 
-    problem = api.refused(f"/reports/{report_id}/retry")
+        problem = api.refused(f"/reports/{report_id}/retry")
 
-    assert (problem["status"], problem["code"]) == (409, "report-not-retryable")
-    assert problem["reportStatus"] == status.split()[0]
-    assert count_rows() == before
+        assert (problem["status"], problem["code"]) == (409, "report-not-retryable"), (
+            status
+        )
+        assert problem["reportStatus"] == status.split()[0], status
+        assert count_rows() == before, status
 
 
 def test_cancelled_report_is_not_retried(api: Api):

@@ -181,10 +181,10 @@ def test_email_has_at_most_254_characters(api: Api):
     ) == {"subject/email": "too-long"}
 
 
-@pytest.mark.parametrize("path", sorted(LIMITS))
-def test_text_of_spaces_is_refused(api: Api, path: str):
-    for empty in ("", "  ", "\u3000", "\x1c"):
-        assert fault_codes(api, with_value(FULL, path, empty)) == {path: "required"}
+def test_text_of_spaces_is_refused(api: Api):
+    for path in sorted(LIMITS):
+        for empty in ("", "  ", "\u3000", "\x1c"):
+            assert fault_codes(api, with_value(FULL, path, empty)) == {path: "required"}
 
 
 def test_spaces_around_a_text_are_stripped(api: Api):

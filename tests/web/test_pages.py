@@ -88,19 +88,23 @@ def test_page_is_found_with_or_without_its_slash(
     assert (answer.status_code, answer["Location"]) == (302, page)
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/c/unknown", "/none", "/none/", "/%2Fevil.test/", "/admin/x/", "/api/v1/x/"],
-)
-def test_unknown_page_is_not_found_without_a_redirect_loop(
-    visitor: Client, path: str
-) -> None:
-    answer = visitor.get(path, follow=True)
+def test_unknown_page_is_not_found_without_a_redirect_loop(visitor: Client) -> None:
+    for page in [
+        "/c/unknown",
+        "/none",
+        "/none/",
+        "/%2Fevil.test/",
+        "/admin/x/",
+        "/api/v1/x/",
+    ]:
+        answer = visitor.get(page, follow=True)
 
-    # The admin asks a stranger to log in, whatever the path is.
-    assert answer.status_code == (200 if path.startswith("/admin") else 404)
-    assert all(to.startswith("/") and to[1] != "/" for to, _ in answer.redirect_chain)
-    assert len(answer.redirect_chain) <= 2
+        # The admin asks a stranger to log in, whatever the page is.
+        assert answer.status_code == (200 if page.startswith("/admin") else 404), page
+        assert all(
+            to.startswith("/") and to[1] != "/" for to, _ in answer.redirect_chain
+        ), page
+        assert len(answer.redirect_chain) <= 2, page
 
 
 def test_wrong_url_of_the_api_is_not_redirected(api: Api) -> None:

@@ -7,13 +7,24 @@ from html import unescape
 from django.conf import settings
 from django.test import Client
 
+from verification.consents.models import Consent
+from verification.consents.subject_decisions import Evidence, grant
 from verification.notifications.models import Kind, Notification
 
 BORN = {"day": "27", "month": "3", "year": "1990"}
 NAME = "Wanjiku Kamau"
+EVIDENCE = Evidence(
+    text="Acacia Lenders asks ...",
+    notice_version="ke-2026-11",
+    language="en",
+    typed_name=NAME,
+    confirmed_by="DATE_OF_BIRTH",
+)
 
 
 class Visitor:
+    report_id: str
+
     def __init__(self, url: str, **headers: str) -> None:
         self.link = url.removeprefix(settings.BASE_URL)
         self.browser = Client(headers=headers)
@@ -43,6 +54,11 @@ class Visitor:
             self.post("code", answer=newest_code())
             page = self.get()
         return page
+
+    def agree(self) -> None:
+        """Let the subject consent by the verb of the page's button."""
+        consent = Consent.objects.get(report=self.report_id)
+        grant(consent.pk, consent.generation, EVIDENCE)
 
     def grant(self, **form: str):
         return self.post("grant", **(self.form() | form))
