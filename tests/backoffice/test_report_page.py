@@ -225,3 +225,14 @@ def test_page_of_a_paid_report_costs_few_queries(
     assert change_url(checkout) in html
     assert checkout.number in html
     assert "••••" in html
+
+
+def test_report_page_says_flags_and_entries_in_words(api, superuser):
+    made = api.create(person(idNumber="90000003"))
+    api.work()
+
+    page = read_page(superuser, change_url(Report.objects.get(pk=made["id"])))
+
+    assert "The source records the holder as deceased</span>" in page
+    assert 'title="DECEASED"' in page
+    assert ">Charge</a>" in page

@@ -13,6 +13,7 @@ from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.model_admin import ReadOnlyAdmin, Refusals, choice_filter
 from verification.backoffice.widgets import ReasonForm, dialog_action
+from verification.checks.finding_words import text_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.files.storage import download
 from verification.golive import names, review
@@ -343,7 +344,7 @@ def _text(value: Any) -> Any:
         return "; ".join(str(_text(each)) for each in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return value
+    return text_of(value) if isinstance(value, str) else value
 
 
 def _timeline(application: Application) -> list[tuple[datetime, str, str]]:

@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from monitoring.models import Rule
+from verification.checks.finding_words import flag_name
 from verification.console.words import MARKS, WORDS, Topic
 from verification.db.ids import number_of_id
 from verification.reports.models import Report, RiskLevel, SubjectType
@@ -29,6 +30,8 @@ from verification.values.local_time import NAIROBI, format_nairobi, utc_text
 from workspaces.models import NamesInLists
 
 register = template.Library()
+# The words of a flag, which its message may not be: that may name the subject.
+register.filter("flag_name", flag_name)
 
 # Lucide's drawings: https://lucide.dev
 ICONS = Path(__file__).parents[1] / "icons/lucide.svg"
