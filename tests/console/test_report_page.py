@@ -18,6 +18,8 @@ from verification.db.ids import uuid7
 from verification.reports.models import Report
 from verification.reports.status import record_note
 
+# Reserved in the sandbox: the source refuses the request.
+REFUSED = "90000008"
 MAX_WEIGHT = 12 * 1024
 
 
@@ -167,6 +169,19 @@ def test_checks_have_names_in_the_language_of_the_page(owner, api):
     for html in (page, form):
         assert "Kitambulisho cha taifa" in html
         assert "National identity" not in html
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [("en", "The source refused the request."), ("sw", "Chanzo kimekataa ombi.")],
+)
+def test_failure_is_said_in_the_language_of_the_page(owner, api, language, said):
+    made = api.create(person(idNumber=REFUSED))["id"]
+    api.work()
+
+    page = owner.page("reports-detail", query={"lang": language}, report=made)
+
+    assert said in page
 
 
 def test_progress_of_others_is_not_found(stranger, api):

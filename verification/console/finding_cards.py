@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from django.utils.formats import date_format
 from django.utils.functional import Promise
+from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.checks.finding_words import (
@@ -72,6 +73,13 @@ SOURCES = {
     "smile_id": "Smile ID",
     "smile_id_v3": "Smile ID",
 }
+# Why a check failed, by its code; sources say more of it, in English.
+FAILURES = {
+    "SOURCE_UNAVAILABLE": _("The source did not answer."),
+    "SOURCE_REFUSED": _("The source refused the request."),
+    "SOURCE_ERROR": _("The source's answer was not understood."),
+    "SOURCE_CALL_IN_DOUBT": _("It is not known what the source answered."),
+}
 ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 AMOUNTS = ("totalBalance", "totalOverdue")
 
@@ -106,7 +114,7 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "level": result.risk_level,
         "score": result.score,
         "summary": summary_text(result.name, finding, result.score)
-        or result.failure_message,
+        or _failure_text(result),
         "failure": result.failure_code,
         "flags": [
             {**flag, "message": flag_text(flag)} for flag in finding.get("flags") or ()
@@ -129,6 +137,11 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "outdated": ", ".join(map(label_of, outdated)),
         "at": result.completed_at,
     }
+
+
+def _failure_text(result: CheckResult) -> str:
+    known = FAILURES.get(result.failure_code)
+    return str(known) if known and get_language() != "en" else result.failure_message
 
 
 def _compare(
