@@ -1,5 +1,5 @@
 import re
-from itertools import cycle
+from itertools import cycle, product
 
 import pytest
 import time_machine
@@ -82,13 +82,13 @@ def test_page_of_an_unknown_or_malformed_id_is_not_found(superuser):
             for pattern in model_admin.urls
             if pattern.name and "object_id" in pattern.pattern.converters
         ]
-        (page,) = [name for name in names if name.endswith("_change")]
-        assert superuser.get(page_of(page, bad)).status_code == 404, (page, bad)
-        assert superuser.get(page_of(page, UNKNOWN_ID)).status_code == 404, page
-        for name in names:
-            if not name.endswith(("_change", "_history", "_delete")):
-                # An error of the server would end the test here.
-                superuser.get(page_of(name, UNKNOWN_ID))
+        # Django looks for the rows of these two as for that of the page.
+        names = [name for name in names if not name.endswith(("_history", "_delete"))]
+        for name, wrong in product(names, (UNKNOWN_ID, bad)):
+            # An error of the server would end the test here.
+            answer = superuser.get(page_of(name, wrong))
+            if name.endswith("_change"):
+                assert answer.status_code == 404, (name, wrong)
 
 
 def page_of(name: str, object_id: str) -> str:
