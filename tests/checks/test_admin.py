@@ -1,5 +1,3 @@
-import pytest
-
 from tests.world.staff import change_url, listed_ids
 from verification.checks.models import CheckDefinition, CheckResult
 
@@ -44,23 +42,25 @@ def test_staff_edit_price_texts_and_retries_of_a_check(workspace, superuser):
     assert edited.output_fields == identity.output_fields
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"price": "-1"},
-        {"price": "0.001"},
-        {"max_attempts": "0"},
-        {"max_attempts": "many"},
-        {"initial_delay_seconds": "90"},
-        {"backoff_multiplier": "nan"},
-        {"max_delay_seconds": "1e9"},
-        {"display_name": ""},
-    ],
-)
-def test_invalid_check_definition_is_not_saved(workspace, superuser, wrong):
-    identity = CheckDefinition.objects.get(name="IDENTITY")
+INVALID_FIELDS = [
+    {"price": "-1"},
+    {"price": "0.001"},
+    {"max_attempts": "0"},
+    {"max_attempts": "many"},
+    {"initial_delay_seconds": "90"},
+    {"backoff_multiplier": "nan"},
+    {"max_delay_seconds": "1e9"},
+    {"display_name": ""},
+]
 
-    assert superuser.post(change_url(identity), DEFINITION | wrong).status_code == 200
 
-    unchanged = CheckDefinition.objects.get(pk=identity.pk)
-    assert unchanged.updated_at == identity.updated_at
+def test_invalid_check_definition_is_not_saved(workspace, superuser):
+    for wrong in INVALID_FIELDS:
+        identity = CheckDefinition.objects.get(name="IDENTITY")
+
+        assert (
+            superuser.post(change_url(identity), DEFINITION | wrong).status_code == 200
+        ), wrong
+
+        unchanged = CheckDefinition.objects.get(pk=identity.pk)
+        assert unchanged.updated_at == identity.updated_at, wrong

@@ -65,34 +65,34 @@ def test_logo_is_dropped(owner):
     assert Brand.objects.get().logo is None
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"colour": "teal"}, "such as #0f766e"),
-        ({"colour": "#ffd100"}, "its contrast is 1.2:1 and must be 4.5:1"),
-        ({"contact_line": "See acacia.example"}, "Use no links"),
-        ({"contact_line_sw": "Tuma PIN"}, "Do not speak of PINs"),
-        ({"return_hosts": "127.0.0.1"}, "This is no host of the internet: 127.0.0.1"),
-        ({"return_url": "https://evil.example/"}, "List its host above first"),
-        ({"return_url": f"http://{HOST}/"}, "must begin with https://"),
-        ({"logo": "svg"}, "This is no PNG or JPEG"),
-        ({"logo": "pdf"}, "This is no PNG or JPEG"),
-        ({"logo": "narrow"}, "too narrow"),
-    ],
-)
-def test_wrong_field_is_refused_with_the_reason(owner, wrong, said):
-    files = {
-        "svg": uploaded(b"<svg onload='alert(1)'/>", "logo.svg", "image/svg+xml"),
-        "pdf": uploaded(pdf(), "logo.pdf", "application/pdf"),
-        "narrow": uploaded(picture((2000, 20))),
-    }
-    fields = {name: files.get(value, value) for name, value in wrong.items()}
+WRONG_FIELDS = [
+    ({"colour": "teal"}, "such as #0f766e"),
+    ({"colour": "#ffd100"}, "its contrast is 1.2:1 and must be 4.5:1"),
+    ({"contact_line": "See acacia.example"}, "Use no links"),
+    ({"contact_line_sw": "Tuma PIN"}, "Do not speak of PINs"),
+    ({"return_hosts": "127.0.0.1"}, "This is no host of the internet: 127.0.0.1"),
+    ({"return_url": "https://evil.example/"}, "List its host above first"),
+    ({"return_url": f"http://{HOST}/"}, "must begin with https://"),
+    ({"logo": "svg"}, "This is no PNG or JPEG"),
+    ({"logo": "pdf"}, "This is no PNG or JPEG"),
+    ({"logo": "narrow"}, "too narrow"),
+]
 
-    html = owner.post(PAGE, {**FORM, **fields}).content.decode()
 
-    assert "<title>Error:" in html
-    assert said in unescape(html)
-    assert not Brand.objects.exists()
+def test_wrong_field_is_refused_with_the_reason(owner):
+    for wrong, said in WRONG_FIELDS:
+        files = {
+            "svg": uploaded(b"<svg onload='alert(1)'/>", "logo.svg", "image/svg+xml"),
+            "pdf": uploaded(pdf(), "logo.pdf", "application/pdf"),
+            "narrow": uploaded(picture((2000, 20))),
+        }
+        fields = {name: files.get(value, value) for name, value in wrong.items()}
+
+        html = owner.post(PAGE, {**FORM, **fields}).content.decode()
+
+        assert "<title>Error:" in html, said
+        assert said in unescape(html), said
+        assert not Brand.objects.exists(), said
 
 
 def test_file_beside_another_fault_has_to_be_chosen_again(owner):

@@ -257,25 +257,24 @@ def test_subject_is_labelled_in_kiswahili(owner, api):
     assert "Mtu · Kenya" in html
 
 
-@pytest.mark.parametrize(
-    ("query", "finds"),
-    [
-        ({"search": "wanjiku"}, True),
-        ({"search": "12345678"}, True),
-        ({"search": "Otieno"}, False),
-        ({"subject_type": "COMPANY"}, False),
-        ({"first": "2999-01-01"}, False),
-        ({"last": "2999-01-01"}, True),
-        ({"page": "7"}, False),
-        ({"page": "-1"}, True),
-        ({"page": "x" * 50}, True),
-        ({"page": "9" * 50}, True),
-    ],
-)
-def test_reports_are_filtered_and_paged(owner, api, query, finds):
-    made = api.create(person())["id"]
+FILTERS = [
+    ({"search": "wanjiku"}, True),
+    ({"search": "12345678"}, True),
+    ({"search": "Otieno"}, False),
+    ({"subject_type": "COMPANY"}, False),
+    ({"first": "2999-01-01"}, False),
+    ({"last": "2999-01-01"}, True),
+    ({"page": "7"}, False),
+    ({"page": "-1"}, True),
+    ({"page": "x" * 50}, True),
+    ({"page": "9" * 50}, True),
+]
 
-    assert (made in owner.page("reports", query=query)) is finds
+
+def test_reports_are_filtered_and_paged(owner, api):
+    made = api.create(person())["id"]
+    for query, finds in FILTERS:
+        assert (made in owner.page("reports", query=query)) is finds, query
 
 
 @pytest.mark.parametrize(

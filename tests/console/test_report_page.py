@@ -138,13 +138,14 @@ def test_open_page_is_refreshed_only_once_the_report_moves_on(owner, api):
     assert 'id="refresh"></div>' in moved.content.decode()
 
 
-@pytest.mark.parametrize("status", ["DRAFT", "READY", "FAILED", "CANCELLED"])
-def test_page_of_a_report_that_stands_still_asks_nothing(owner, api, status):
-    made = create_report_with_status(api, status)
+def test_page_of_a_report_that_stands_still_asks_nothing(owner, api):
+    for status in ["DRAFT", "READY", "FAILED", "CANCELLED"]:
+        made = create_report_with_status(api, status)
 
-    assert (
-        "hx-get" not in owner.page("reports-detail", report=made).partition("<main")[2]
-    )
+        assert (
+            "hx-get"
+            not in owner.page("reports-detail", report=made).partition("<main")[2]
+        )
 
 
 def test_open_page_logs_in_again_once_the_session_has_ended(owner, api):

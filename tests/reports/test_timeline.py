@@ -1,8 +1,6 @@
 from datetime import datetime
 from itertools import pairwise
 
-import pytest
-
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import create_report_with_status, two_checks
 from verification.notifications.delivery import send_due_notifications
@@ -35,14 +33,14 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize("status", STORIES)
-def test_timeline_has_each_move_with_trigger_and_actor(api: Api, status: str):
-    moves = timeline(api, create_report_with_status(api, status))
+def test_timeline_has_each_move_with_trigger_and_actor(api: Api):
+    for status in STORIES:
+        moves = timeline(api, create_report_with_status(api, status))
 
-    assert [
-        (m["from"], m["to"], m["trigger"], m["actor"].split()[0]) for m in moves
-    ] == STORIES[status]
-    assert all(set(move) == MEMBERS for move in moves)
+        assert [
+            (m["from"], m["to"], m["trigger"], m["actor"].split()[0]) for m in moves
+        ] == STORIES[status]
+        assert all(set(move) == MEMBERS for move in moves), status
 
 
 MEMBERS = {"id", "from", "to", "trigger", "actor", "createdAt"}
