@@ -101,7 +101,7 @@ def test_company_goes_live(page, browser, service, look, mailbox):
     call(service, workspace_of(page), key)
     page.reload()
     look("go-live-17-second-factor")
-    page.get_by_role("link", name="Set up codes of an app").click()
+    page.get_by_role("link", name="Set up an authenticator app").click()
     set_up_second_factor(page)
     page.get_by_role("link", name="Continue").click()
     expect(page.get_by_text("Your company is approved.")).to_be_visible()

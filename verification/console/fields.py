@@ -128,7 +128,7 @@ class ContactField(forms.CharField):
 
     def __init__(self) -> None:
         super().__init__(
-            label=_("Where people ask you about their details"),
+            label=_("Contact for questions about personal details"),
             max_length=254,
             help_text=CONTACT_HINT,
             error_messages=REQUIRED_ERROR,
