@@ -78,12 +78,13 @@ def test_queue_shows_which_tab_is_open(owner):
         assert current == ([tab] if tab else []), query
 
 
-def test_queue_without_a_service_level_says_how_to_begin(viewer, api: Api):
-    html = viewer.page("queue")
+def test_queue_without_a_service_level_says_how_to_begin(owner, viewer, api: Api):
+    for visitor in (owner, viewer):
+        html = visitor.page("queue")
 
-    assert "come here once you set the hours for a decision" in html
-    assert "No report needs a decision" in html
-    assert "Take the next one" not in html
+        assert "come here once you set the hours for a decision" in html
+        assert "No report needs a decision" in html
+        assert "Take the next one" not in html
 
 
 def test_second_member_finds_a_proposal_without_a_service_level(owner, api: Api):
