@@ -21,7 +21,7 @@ from workspaces.models import ApiRequest
 
 DROPPED = "verification_request_records_dropped_total"
 UNKNOWN = "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx"
-ROW = re.compile(r"<tr>\s*<th scope=\"row\">.*?</tr>", re.DOTALL)
+ROW = re.compile(r"<tr[^>]*>\s*<th scope=\"row\".*?</tr>", re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
