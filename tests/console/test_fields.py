@@ -1,0 +1,15 @@
+from django import forms
+from django.test import SimpleTestCase
+
+from verification.console.fields import LongSelect
+
+CHOICES = [("", "Choose one"), ("CI", "Côte d'Ivoire"), ("<", "<b>&</b>")]
+
+
+def test_long_select_writes_what_djangos_writes():
+    for value in ("CI", "<", None):
+        long, short = (
+            kind(choices=CHOICES).render("country", value, {"id": "id_1"})
+            for kind in (LongSelect, forms.Select)
+        )
+        SimpleTestCase().assertHTMLEqual(long, short)
