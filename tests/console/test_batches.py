@@ -1000,3 +1000,13 @@ def test_reminders_beyond_the_time_of_a_request_are_left_for_the_next(
 
     assert "New links sent: 0." in page
     assert "send again to go on: 2." in page
+
+
+@pytest.mark.usefixtures("new_minute")
+def test_reminders_have_a_rate_of_their_own(admin, monkeypatch):
+    monkeypatch.setattr("verification.console.batch_pages.REMINDERS_PER_MINUTE", 1)
+    sender, batch = hosted_batch(admin, "a@people.test")
+    url = sender.visitor.url("reports-batch-remind", batch=batch.pk)
+
+    assert sender.visitor.http.post(url).status_code == 303
+    assert sender.visitor.http.post(url).status_code == 429

@@ -3,8 +3,11 @@
 import re
 from datetime import timedelta
 from html import unescape
+from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import localtime, now
 
 from monitoring.models import Rule
@@ -13,6 +16,7 @@ from tests.world.console import ConsoleVisitor
 from tests.world.rules import raise_alert, rule_status, run_rules, store_rule
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition
+from verification.console import rule_pages
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
 from workspaces.models import LedgerEntry
@@ -105,6 +109,40 @@ def test_rule_is_not_made_for_another_price(owner):
     assert "Nothing is ordered yet" in page.press("make")
     assert "Begin for KES 60.00" in page.html
     assert not Rule.objects.exists()
+
+
+def test_rule_is_not_made_when_the_price_changes_in_between(owner, monkeypatch):
+    page = Page(owner)
+    page.press("update")
+    read_packages = rule_pages.named_packages
+
+    def raise_price_and_read(*arguments: Any) -> Any:
+        CheckDefinition.objects.filter(name="IDENTITY").update(price=60)
+        return read_packages(*arguments)
+
+    monkeypatch.setattr(rule_pages, "named_packages", raise_price_and_read)
+
+    assert "Nothing is ordered yet" in page.press("make")
+    assert not Rule.objects.exists()
+    assert not LedgerEntry.objects.exists()
+
+
+def test_rule_of_several_checks_is_made_for_the_price_shown(owner, api):
+    api.create(person())
+    page = Page(owner)
+    fields = {"checks": ["IDENTITY", "KRA_PIN"], "subject-kraPin": "A001234567B"}
+    assert "Begin for KES 100.00" in page.press("update", **fields)
+
+    assert "Monitoring has begun." in page.press("make")
+
+
+def test_list_of_rules_counts_unread_alerts_up_to_a_limit(owner):
+    with CaptureQueriesContext(connection) as captured:
+        owner.page("monitoring")
+
+    sql = [one["sql"] for one in captured if "monitoring_alert" in one["sql"]]
+    assert sql
+    assert all("LIMIT" in one for one in sql)
 
 
 FAULTS = [

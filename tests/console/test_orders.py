@@ -795,12 +795,17 @@ def test_failed_checks_run_again_once(owner, api: Api):
 
 def test_cancelled_report_gives_the_price_back(owner, api: Api):
     made = create_report_with_status(api, "RUNNING")
-    assert "KES 100.00" in owner.page("reports-cancel", report=made)
+    page = owner.page("reports-cancel", report=made)
+    assert "KES 100.00" in page
+    shown = {"digest": re.findall('name="digest" value="(.+?)"', page)[0]}
 
-    assert owner.messages_after("reports-cancel", report=made) == [
+    assert owner.messages_after("reports-cancel", {"digest": "x"}, report=made) == [
+        "It has changed since you looked. Look again."
+    ]
+    assert owner.messages_after("reports-cancel", shown, report=made) == [
         "The report is cancelled."
     ]
-    assert owner.messages_after("reports-cancel", report=made) == [
+    assert owner.messages_after("reports-cancel", shown, report=made) == [
         "The report has ended and stays as it is."
     ]
     assert sum(LedgerEntry.objects.values_list("amount", flat=True)) == 0

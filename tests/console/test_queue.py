@@ -442,6 +442,35 @@ def test_clear_cases_that_the_filter_shows_are_approved_together(
     assert again == ["Nothing was done: none is clear any more."]
 
 
+def test_page_asks_about_the_next_clear_cases_until_none_is_left(
+    owner, api: Api, monkeypatch
+):
+    monkeypatch.setattr("verification.decisions.clear_cases.MAX_APPROVED", 2)
+    monkeypatch.setattr("verification.console.case_approvals.MAX_APPROVED", 2)
+    for number in (1, 4, 6):
+        create_case(api, f"1111111{number}")
+
+    html = approve_page(owner, all="on")
+    assert "1 more is clear" in html
+    html = approve_page(owner, **confirmed(html))
+
+    assert "Approved: 2." in html
+    assert "Approve 1 report?" in html
+    assert owner.messages_after("queue-approve", confirmed(html)) == ["Approved: 1."]
+    assert Decision.objects.count() == 3
+
+
+def test_approvals_beyond_the_time_of_a_request_are_left(owner, api: Api, monkeypatch):
+    report = create_case(api)
+    monkeypatch.setattr("verification.decisions.clear_cases.MAX_SECONDS", 0)
+
+    for html in (approve_page(owner, report=report), approve_page(owner, all="on")):
+        assert "Approved: 0. Not approved yet: 1." in " ".join(
+            owner.messages_after("queue-approve", confirmed(html))
+        )
+    assert not Decision.objects.exists()
+
+
 def test_filter_narrows_what_is_approved(owner, api: Api):
     chosen = create_case(api, "11111111", reference="LN-7")
     create_case(api, "22222222")

@@ -10,6 +10,7 @@ from tests.world.clients import HOSTED, person
 from tests.world.decisions import Officer, create_case, create_ready_report
 from tests.world.orders import create_report_with_status
 from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckResult
 from verification.consents.models import Consent
 from verification.decisions.case_list import Standing, standings_of
 from verification.decisions.models import Case
@@ -31,6 +32,12 @@ def choose(visitor, verb: str, *reports: str, **fields):
 
 def said(answer) -> str:
     return answer.content.decode()
+
+
+def as_shown(asked) -> dict[str, str]:
+    """Return what the page that asks sends on beside the reports."""
+    hidden = re.findall(r'name="(shown-[^"]+)" value="([^"]+)"', said(asked))
+    return {**dict(hidden), "confirmed": "on"}
 
 
 def test_list_is_sorted_by_time_or_risk(owner, api):
@@ -101,7 +108,8 @@ def test_several_reports_are_cancelled_after_a_question(officer, api):
     assert "Cancel 2 reports?" in said(asked)
     assert not Report.objects.filter(status="CANCELLED").exists()
 
-    done = choose(officer, "cancel", *chosen, confirmed="on", query="status=DRAFT")
+    fields = {**as_shown(asked), "query": "status=DRAFT"}
+    done = choose(officer, "cancel", *chosen, **fields)
 
     cancelled = Report.objects.filter(status="CANCELLED").values_list("pk", flat=True)
     assert {str(pk) for pk in cancelled} == {draft, waiting}
@@ -110,6 +118,27 @@ def test_several_reports_are_cancelled_after_a_question(officer, api):
     assert f"{ready}" in said(done)
     assert "?status=DRAFT" in said(done)
     assert AuditEvent.objects.filter(action="report.cancelled").count() == 2
+
+
+def test_report_that_has_moved_on_since_the_question_is_not_cancelled(owner, api):
+    draft = create_report_with_status(api, "DRAFT")
+    moved = create_report_with_status(api, "RUNNING")
+    asked = choose(owner, "cancel", draft, moved)
+    assert "You get back KES 100.00." in said(asked)
+    CheckResult.objects.filter(report=moved, position=0).update(
+        status="RUNNING", claims=1
+    )
+
+    done = choose(owner, "cancel", draft, moved, **as_shown(asked))
+
+    assert "1 report is cancelled." in said(done)
+    assert "It has changed since you looked. Look again." in said(done)
+    assert Report.objects.get(pk=draft).status == "CANCELLED"
+    assert Report.objects.get(pk=moved).status == "RUNNING"
+    asked = choose(owner, "cancel", moved)
+    assert "1 report is cancelled." in said(
+        owner.http.get(choose(owner, "cancel", moved, **as_shown(asked))["Location"])
+    )
 
 
 def test_several_drafts_are_launched_for_the_price_that_was_shown(officer, api):

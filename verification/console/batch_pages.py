@@ -37,6 +37,7 @@ from verification.console.base import (
 )
 from verification.console.batch_columns import IGNORED, Columns
 from verification.console.batch_reminders import (
+    REMINDERS_PER_MINUTE,
     Outcome,
     recent,
     remind_all,
@@ -679,7 +680,7 @@ def _name_of(batch: Batch) -> str:
 def remind(place: Place, batch: UUID) -> HttpResponse:
     """Send all subjects of a file who have not answered another link."""
     found = Batch.objects.get(pk=batch, **place.lookups)
-    require_order_rate(place)
+    place.require_rate(REMINDERS_PER_MINUTE, f"reminders:{place.workspace.pk}")
     counts = remind_all(place, found.report_ids)
     texts: list[Text] = [
         format_lazy(_("New links sent: {count}."), count=counts[Outcome.SENT])

@@ -25,6 +25,8 @@ from workspaces.members import Permission, require_present
 INTERVAL = timedelta(days=1)
 # A request takes no longer; the member goes on with another one.
 MAX_SECONDS = 10
+# So often a workspace may press the button, which takes a third of a process at most.
+REMINDERS_PER_MINUTE = 2
 
 
 class Outcome(StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.contrib import messages
 from django.http import HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
@@ -15,6 +16,7 @@ from verification.decisions.case_list import QueueFilters, list_case_ids
 from verification.decisions.clear_cases import (
     MAX_APPROVED,
     MAX_EXAMINED,
+    SortedCases,
     Unclear,
     approve_clear,
     sort_cases,
@@ -40,7 +42,8 @@ WHY_LEFT_OUT: dict[Unclear, Any] = {
 def approve(place: Place) -> HttpResponse:
     """Show which of the chosen cases are clear; a POST with `confirmed` approves them.
 
-    `all` stands for all cases that the filters show.
+    `all` stands for all cases that the filters show. The page then asks about the next
+    ones, until none is left.
     """
     posted = place.request.POST
     form = queue_form(posted, package_names(place))
@@ -50,11 +53,20 @@ def approve(place: Place) -> HttpResponse:
         return _approve(place, form, ids)
     # Without its filters, a list has more than the page showed.
     if "all" in posted and form.is_valid():
-        filters = QueueFilters(**form.chosen)
-        ids = list_case_ids(place.member, place.environment, filters, MAX_EXAMINED)
+        ids = _listed(place, form)
     if not ids:
         return _back(place, form, error=_("Choose at least one report first."))
-    found = sort_cases(place.client, place.member, ids)
+    return _ask(place, form, sort_cases(place.client, place.member, ids), len(ids))
+
+
+def _listed(place: Place, form: QueueForm) -> list[UUID]:
+    filters = QueueFilters(**form.chosen)
+    return list_case_ids(place.member, place.environment, filters, MAX_EXAMINED)
+
+
+def _ask(
+    place: Place, form: QueueForm, found: SortedCases, examined: int
+) -> HttpResponse:
     clear = found.clear[:MAX_APPROVED]
     left_out = [
         (WHY_LEFT_OUT[why], len(cases), cases[:MAX_NAMES])
@@ -68,21 +80,31 @@ def approve(place: Place) -> HttpResponse:
         "left_out_count": sum(count for _why, count, _cases in left_out),
         "later": len(found.clear) - len(clear),
         "filters": _query(form),
+        "is_all": "all" in place.request.POST,
         "back": urlencode(_query(form)),
-        "is_cut": len(ids) == MAX_EXAMINED,
+        "is_cut": examined == MAX_EXAMINED,
         "most": MAX_EXAMINED,
     }
     return place.render("queue_approve", context)
 
 
 def _approve(place: Place, form: QueueForm, ids: list[UUID]) -> HttpResponse:
-    done = approve_clear(place.client, place.member, place.by.actor, ids)
-    if not done:
+    done, left = approve_clear(place.client, place.member, place.by.actor, ids)
+    if not done and not left:
         return _back(place, form, error=_("Nothing was done: none is clear any more."))
-    said = _("Approved: %(done)s.") % {"done": done}
-    if changed := len(ids[:MAX_APPROVED]) - done:
-        left_out = _("Left out, as they changed since the page was shown: %(count)s.")
-        said = f"{said} {left_out % {'count': changed}}"
+    texts = [_("Approved: %(done)s.") % {"done": done}]
+    if changed := len(ids) - left - done:
+        text = _("Left out, as they changed since the page was shown: %(count)s.")
+        texts.append(text % {"count": changed})
+    if left:
+        texts.append(_("Not approved yet: %(count)s.") % {"count": left})
+    said = " ".join(texts)
+    if "all" in place.request.POST and form.is_valid():
+        listed = _listed(place, form)
+        found = sort_cases(place.client, place.member, listed)
+        if found.clear:
+            messages.success(place.request, said)
+            return _ask(place, form, found, len(listed))
     return _back(place, form, success=said)
 
 

@@ -6,20 +6,17 @@ was refused, and why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Sum
 from django.http import HttpResponse
 from django.utils.encoding import iri_to_uri
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from verification.checks.models import CheckResult
 from verification.consents.links import consent_links
 from verification.console.base import (
     PAGE_SIZE,
@@ -36,9 +33,11 @@ from verification.console.order_pages import require_order_rate
 from verification.console.orders import (
     LaunchQuote,
     actions_of,
+    cancel_as_quoted,
     covers,
     fault_text,
     launch_as_quoted,
+    quote_cancellations,
     quote_launches,
 )
 from verification.console.report_actions import (
@@ -50,10 +49,8 @@ from verification.decisions import cases
 from verification.decisions.cases import CaseRefused
 from verification.decisions.models import Case
 from verification.payments.links import payment_links
-from verification.reports.ends import UNCALLED
-from verification.reports.ends import cancel as cancel_report
 from verification.reports.hosted_links import NotRenewable
-from verification.reports.models import PaymentMode, Report, ReportStatus
+from verification.reports.models import Report
 from verification.web.pages import read_id
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_permission, require_present
@@ -148,16 +145,19 @@ def _cancel(chosen: Chosen) -> HttpResponse:
             return chosen.render(
                 "many_done", refused=[(one, ENDED) for one in chosen.reports]
             )
+        shown = quote_cancellations(open_ones)
         return chosen.render(
             "many_cancel",
             count=len(open_ones),
             ended=len(chosen.reports) - len(open_ones),
-            credit=_credit_of(open_ones),
+            credit=sum(one.credit for one in shown.values()),
+            digests={pk: one.digest for pk, one in shown.items()},
         )
 
     def cancel(report: Report) -> None:
         require_present(place.member, Permission.ORDER)
-        cancel_report(place.client, report.pk)
+        digest = typed.get(f"shown-{report.pk}", "")
+        cancel_as_quoted(place.client, report.pk, digest)
         place.record("report.cancelled", report)
 
     def done(count: int) -> str:
@@ -167,18 +167,6 @@ def _cancel(chosen: Chosen) -> HttpResponse:
         return text % {"count": count}
 
     return chosen.carry_out(cancel, REFUSALS, done)
-
-
-def _credit_of(reports: Iterable[Report]) -> Decimal:
-    """Return what a cancellation of these reports gives back to the workspace."""
-    billed = [
-        report.pk
-        for report in reports
-        if report.status != ReportStatus.DRAFT
-        and report.payment_mode == PaymentMode.SELF
-    ]
-    uncalled = CheckResult.objects.filter(UNCALLED, report__in=billed)
-    return uncalled.aggregate(sum=Sum("price"))["sum"] or Decimal(0)
 
 
 def _launch(chosen: Chosen) -> HttpResponse:

@@ -55,7 +55,6 @@ def rules(place: Place) -> HttpResponse:
         "form": form,
         "page": page,
         "rows": [(rule, _names(rule.check_names, names)) for rule in page.rows],
-        "unread": alerts_of(place.client).filter(read=False).count(),
     }
     return place.render("monitoring/rules", shown)
 

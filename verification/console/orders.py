@@ -29,6 +29,7 @@ from verification.payments.models import PAYABLE_STATUSES, Payment
 from verification.reports import launch as launches
 from verification.reports.create import NewReport, create_reports
 from verification.reports.drafts import as_item, edit_draft
+from verification.reports.ends import UNCALLED, cancel
 from verification.reports.hosted_links import NotRenewable
 from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.launch import (
@@ -99,6 +100,10 @@ METHODS: list[tuple[str, Any]] = [
 
 class QuoteChanged(Exception):
     """Price, reuse or known reports differ from what the member has seen."""
+
+
+class CancellationChanged(Exception):
+    """State or credit of a report differ from what the member has seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -610,15 +615,20 @@ def place_order(
 
     def carry_out() -> dict[str, Any]:
         created = create_reports(client, _read_orders(client, items, draft))
-        costs = _priced_checks(new.report.pk for new in created)
-        if not draft and digest_of(costs.values()) != digest:
-            raise QuoteChanged
+        if not draft:
+            require_quoted((new.report.pk for new in created), digest)
         also(created)
         return {"reports": [str(new.report.pk) for new in created]}
 
     body = _body(items, draft)
     done = run_once(IdempotencyKey.read(key, client, REQUEST, body), carry_out)
     return [UUID(report) for report in done.body["reports"]], done.replayed
+
+
+def require_quoted(report_ids: Iterable[UUID], digest: str) -> None:
+    """Raise QuoteChanged if new reports cost something else than the quote."""
+    if digest_of(_priced_checks(report_ids).values()) != digest:
+        raise QuoteChanged
 
 
 def _priced_checks(report_ids: Iterable[UUID]) -> dict[UUID, list[PricedCheck]]:
@@ -787,6 +797,53 @@ def retry_as_quoted(client: Client, report_id: UUID, digest: str) -> Report:
     if quote_retry(report)[1] != digest:
         raise QuoteChanged
     return launches.retry(client, report_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """What the cancellation of a report stops and gives back to the workspace."""
+
+    uncalled: list[CheckResult]
+    credit: Decimal
+    # Of this and of the report's status
+    digest: str
+
+
+def quote_cancellations(reports: Iterable[Report]) -> dict[UUID, Cancellation]:
+    """Return what the cancellation of each report would do now."""
+    by_id = {report.pk: report for report in reports}
+    uncalled: dict[UUID, list[CheckResult]] = {pk: [] for pk in by_id}
+    results = CheckResult.objects.filter(UNCALLED, report__in=list(by_id))
+    for result in results.select_related("definition").order_by("position"):
+        uncalled[result.report_id].append(result)
+    return {
+        pk: _quote_cancellation(report, uncalled[pk]) for pk, report in by_id.items()
+    }
+
+
+def _quote_cancellation(report: Report, uncalled: list[CheckResult]) -> Cancellation:
+    is_billed = report.status != ReportStatus.DRAFT
+    is_own = is_billed and report.payment_mode == PaymentMode.SELF
+    prices = [one.price for one in uncalled] if is_own else []
+    lines = [(str(one.pk), one.price, None) for one in uncalled]
+    return Cancellation(
+        uncalled=uncalled,
+        credit=sum(prices, Decimal(0)),
+        digest=digest_of([[(report.status, Decimal(0), None), *lines]]),
+    )
+
+
+@transaction.atomic
+def cancel_as_quoted(client: Client, report_id: UUID, digest: str) -> Report:
+    """Cancel a report in the state and for the credit that were shown.
+
+    Raises as `cancel`, or CancellationChanged if checks have begun since.
+    """
+    report = lock_report(client, report_id)
+    shown = quote_cancellations([report])[report.pk].digest
+    if not report.is_ended and shown != digest:
+        raise CancellationChanged
+    return cancel(client, report_id)
 
 
 def actions_of(report: Report) -> dict[str, Any]:

@@ -24,18 +24,19 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.orders import (
+    CancellationChanged,
     QuoteChanged,
     actions_of,
+    cancel_as_quoted,
     fault_text,
     launch_as_quoted,
     links_of,
+    quote_cancellations,
     quote_launch,
     quote_retry,
     retry_as_quoted,
 )
 from verification.payments.links import payment_links
-from verification.reports.ends import UNCALLED
-from verification.reports.ends import cancel as cancel_report
 from verification.reports.hosted_links import NotRenewable, ResendTooSoon
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.request import InvalidRequest
@@ -84,6 +85,7 @@ REFUSALS: Refusals = {
     NotRenewable: _("No link can be sent now."),
     NotRetryable: NOT_RETRYABLE,
     QuoteChanged: _("The price has changed, so nothing was done. Look again."),
+    CancellationChanged: _("It has changed since you looked. Look again."),
     ResendTooSoon: _("A link was sent less than a minute ago."),
 }
 
@@ -156,20 +158,22 @@ def cancel(place: Place, report: UUID) -> HttpResponse:
     """Show what a cancellation gives back; a POST cancels the report."""
     found = place.get_report(report)
     if place.posted is not None:
-        verb = partial(cancel_report, place.client, found.pk)
+        digest = place.posted.get("digest", "")
+        verb = partial(cancel_as_quoted, place.client, found.pk, digest)
         return _carry_out(
             place, found, verb, "cancelled", _("The report is cancelled.")
         )
     if found.is_ended:
         return _refuse(place, found, ENDED)
+    quoted = quote_cancellations([found])[found.pk]
     results = found.results.select_related("definition").order_by("position")
-    uncalled = list(results.filter(UNCALLED))
     shown = {
         "report": found,
         "is_draft": found.status == ReportStatus.DRAFT,
-        "uncalled": uncalled,
-        "others": list(results.exclude(UNCALLED)),
-        "credit": sum((r.price for r in uncalled), Decimal(0)),
+        "uncalled": quoted.uncalled,
+        "others": list(results.exclude(pk__in=[one.pk for one in quoted.uncalled])),
+        "credit": quoted.credit,
+        "digest": quoted.digest,
         "is_paid": found.payment_mode != PaymentMode.SELF,
     }
     return place.render("reports/cancel", shown)

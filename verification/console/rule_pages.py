@@ -55,12 +55,14 @@ from verification.console.orders import (
     Choice,
     Input,
     Item,
+    QuoteChanged,
     build_item,
     covers,
     estimate_price,
     inputs_of,
     item_to_repeat,
     read_values,
+    require_quoted,
 )
 from verification.console.words import Topic, choices_of
 from verification.reports.idempotency import (
@@ -185,20 +187,20 @@ def _make(place: Place, form: OrderForm) -> HttpResponse:
     choice, quote = _choice(form.choice), shown_quote(place)
     if quote is None:
         return _render(place, form, LOOK)
-    if quote.digest != estimate_price(choice, place.offer).digest:
-        return _render(place, form, CHANGED)
     body = _body(place, choice, form.details)
     key = f"console {place.member.pk} {quote.key}"
     try:
         done = run_once(
             IdempotencyKey.read(key, place.client, REQUEST, body),
-            lambda: {"rule": str(_create(place, body).pk)},
+            lambda: {"rule": str(_create(place, body, quote.digest).pk)},
         )
     except InvalidRequest as e:
         form.details.add_faults(e.faults)
         return _render(place, form)
     except IdempotencyKeyReused:
         return _render(place, form, LOOK)
+    except QuoteChanged:
+        return _render(place, form, CHANGED)
     except InsufficientBalance:
         return _render(place, form, NOT_COVERED)
     except RequestInProgress:
@@ -216,11 +218,12 @@ def _body(place: Place, choice: Choice, form: DetailsForm) -> dict[str, Any]:
     return {**body, "cadence": form.cleaned_data["cadence"]}
 
 
-def _create(place: Place, body: Mapping[str, Any]) -> Rule:
+def _create(place: Place, body: Mapping[str, Any], digest: str) -> Rule:
     require_present(place.member, Permission.MANAGE_MONITORING)
     packages = named_packages(place.workspace.pk, [body])
     request, order = read_rule(body, place.environment, catalogue(), packages)
     made = create_rule(place.client, request, order)
+    require_quoted(made.runs.values_list("report", flat=True), digest)
     place.record("rule.created", made)
     return made
 

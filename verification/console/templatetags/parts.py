@@ -130,8 +130,9 @@ def step(
     """Show a thing to do with its number, or with a tick once it is done."""
     done = format_html('<span class="heard"> ({})</span>', _("done"))
     return format_html(
-        '<li{}><span class="mark">{}</span><div class="{}"><h3>{}{}</h3>{}</div></li>',
+        '<li{}><span class="mark">{}</span><div{}><h3>{}{}</h3>{}</div></li>',
         mark_safe(' class="is-done"') if is_done else "",
         icon(context, "check") if is_done else number,
-        *(css, title, done if is_done else "", content),
+        format_html(' class="{}"', css) if css else "",
+        *(title, done if is_done else "", content),
     )
