@@ -200,6 +200,7 @@ TEMPLATES = [
                 "django.templatetags.tz",
                 "verification.console.templatetags.console",
                 "verification.console.templatetags.parts",
+                "verification.hosted.templatetags.answers",
                 "verification.hosted.templatetags.bdi",
                 "verification.web.page_tags",
             ],

@@ -105,7 +105,11 @@ def nothing(
 
 @register.inclusion_tag("console/parts/field.html", takes_context=True)
 def field(
-    context: dict[str, Any], field: Any, *, cards: bool = False, grow: bool = False
+    context: dict[str, Any],
+    field: Any,
+    *,
+    cards: bool | str = False,
+    grow: bool = False,
 ) -> dict[str, Any]:
     """Show one field of a form: `{% field form.package cards=True %}`."""
     shown = {"field": field, "cards": cards, "grow": grow}
@@ -136,3 +140,9 @@ def step(
         format_html(' class="{}"', css) if css else "",
         *(title, done if is_done else "", content),
     )
+
+
+@register.simple_block_tag
+def pair(content: str, name: str) -> SafeString:
+    """Show a name and its value in a `dl`: `{% pair _("Number") %}...{% endpair %}`."""
+    return format_html("<div><dt>{}</dt><dd>{}</dd></div>", name, content)
