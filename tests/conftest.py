@@ -37,7 +37,7 @@ class FewServices(LoadScopeScheduling):
 
     # A group named by a mark is not kept together: pytest-dev/pytest-xdist#1386.
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith("tests/browser/") or "[chromium" in nodeid:
+        if nodeid.startswith("tests/browser/"):
             return "browser"
         return "service" if nodeid.startswith(SERVED) else nodeid
 

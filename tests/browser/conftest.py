@@ -34,6 +34,12 @@ SPACED = """() => {
         word-spacing: .16em !important }`);
     document.adoptedStyleSheets = [sheet];
 }"""
+# A picture is taken, and a contrast measured, when no colour is on its way.
+STILL = """() => {
+    const sheet = new CSSStyleSheet()
+    sheet.replaceSync('* { transition: none !important; animation: none !important }')
+    document.adoptedStyleSheets = [sheet]
+}"""
 # A first page after start can take longer than the library's 5 s on a busy machine:
 # the reference of the API is drawn from a document that takes seconds to make.
 expect.set_options(timeout=20_000)

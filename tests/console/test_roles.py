@@ -7,33 +7,13 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
-from django.utils.timezone import now
 
-from tests.files.samples import pdf
-from tests.golive.applications import draft
 from tests.world.addresses import list_pages
-from tests.world.clients import HOSTED, Api, create_lender, erase, person
+from tests.world.clients import Api, create_lender
 from tests.world.console import ConsoleVisitor
-from tests.world.corrections import STATEMENT
-from tests.world.decisions import decide, deciding_api, demand_second
-from tests.world.deliveries import configure_receiver
 from tests.world.members import create_member
-from tests.world.orders import REFUSED, two_checks
-from tests.world.packages import create_package
-from tests.world.policies import APPROVE_LOW, draft_policy
-from tests.world.rules import raise_alert
-from verification.batches.models import Batch
-from verification.checks.models import CheckResult
+from tests.world.pages import OF_REVIEWED, create_page_rows, page_arguments
 from verification.console.urls import PAGES
-from verification.db.ids import uuid7
-from verification.files.inspection import InspectedFile
-from verification.files.uploads import UploadedFile
-from verification.notifications.models import Notification
-from verification.privacy.corrections import open_correction
-from verification.privacy.joins import ask_to_join, joins
-from verification.privacy.people import Proof
-from verification.reports.models import Report
-from webhooks.models import Delivery
 from workspaces import members
 from workspaces.models import Member, Role, Workspace
 
@@ -161,8 +141,6 @@ TABLE = {
     "settings-packages-deactivate": (None, MANAGERS),
     "settings-close": (OWNER, OWNER),
 }
-# Only there for reviewed workspaces; tests/golive/test_names.py opens them.
-OF_REVIEWED = {"settings-name", "settings-name-withdraw"}
 FORMS = {name for name, (_, sends) in TABLE.items() if sends}
 
 
@@ -188,74 +166,7 @@ def viewer(workspace: Workspace) -> ConsoleVisitor:
 
 @pytest.fixture(scope="module")
 def rows(api: Api, owner: ConsoleVisitor, viewer: ConsoleVisitor) -> dict[str, Any]:
-    """Create a row of each kind, by the name of its URL argument."""
-    configure_receiver(api.workspace)
-    report = api.create(person())["id"]
-    api.work()
-    alert = raise_alert(api)
-    result = CheckResult.objects.filter(report=report).first()
-    file = UploadedFile("id.pdf", InspectedFile("application/pdf", pdf()))
-    correction = open_correction(result.report_id, result.pk, STATEMENT, [file])
-    members.invite(owner.member, "new@people.test", Role.VIEWER)
-    hosted = api.create({**person(email="wanjiku@kamau.test"), "consent": HOSTED})["id"]
-    ask_to_join(Proof(Report.objects.get(pk=hosted), "wanjiku@kamau.test"))
-    declined = api.create(person(idNumber="33333333"))["id"]
-    api.work()
-    notice = decide(deciding_api(api), declined)["notice"]
-    demand_second(api)
-    proposed = decide(deciding_api(api), report)
-    erased = api.create(person(idNumber="22222222"))["id"]
-    failed = api.create(two_checks(idNumber=REFUSED))["id"]
-    draft_report = api.create({**person(), "draft": True})["id"]
-    api.work()
-    batch = Batch.objects.create(
-        id=uuid7(),
-        workspace=api.workspace,
-        environment=api.environment,
-        digest=b"digest",
-        name="applicants.csv",
-        report_ids=[report],
-        row_numbers=[2],
-        draft=False,
-        created_by=f"member {owner.member.pk}",
-    )
-    return {
-        "batch": batch.pk,
-        "key": api.key.pk,
-        "package": create_package(workspace=api.workspace).pk,
-        "erasure": erase(api, erased).pk,
-        "report": report,
-        # Pages that show no other report
-        "reports-edit": {"report": draft_report},
-        "reports-launch": {"report": draft_report},
-        "reports-cancel": {"report": draft_report},
-        "reports-retry": {"report": failed},
-        "version": draft_policy(api, APPROVE_LOW).pk,
-        "number": 1,
-        "delivery": Delivery.objects.order_by("pk")[0].pk,
-        "alert": alert.pk,
-        "asked": joins().get().pk,
-        "correction": correction.pk,
-        "decision": proposed["id"],
-        "notice": notice["id"],
-        "reason": api.workspace.reason_codes.get(code="OWN_CRITERIA").pk,
-        "file": correction.documents.get().pk,
-        "rule": alert.rule_id,
-        "member": viewer.member.pk,
-        "invitation": api.workspace.invitations.get().pk,
-        "month": f"{now():%Y-%m}",
-        "kind": "cr12",
-        "message": Notification.objects.get(kind="CONSENT_REQUEST").pk,
-        "address": api.workspace.sandbox_addresses.first().pk,
-        "document": draft(owner.member).documents.get(kind="CR12").pk,
-    }
-
-
-def arguments(name: str, rows: dict[str, Any]) -> dict[str, Any]:
-    path = next(path for path, page in list_pages(PAGES) if page == name)
-    wanted = re.findall(r":(\w+)>", path)
-    found = {key: rows[key] for key in wanted if key in rows}
-    return {**found, **rows.get(name, {})}
+    return create_page_rows(api, owner, viewer)
 
 
 def test_every_page_is_in_the_table():
@@ -273,7 +184,7 @@ def test_each_role_opens_and_sends_what_the_table_says(
         # Statements are read in a transaction of their own; see test_pages.
         if name in {"money-csv", "money-pdf"}:
             continue
-        more = arguments(name, rows)
+        more = page_arguments(name, rows)
         if is_lowest(role, sees or ALL):
             opened = visitor.get(name, **more).status_code
             assert opened == (200 if sees else 405), (role, name)
@@ -293,7 +204,7 @@ def test_officer_sees_no_keys_money_or_members(rows, owner, officer):
     links = {
         name: officer.url(name)
         for name, (sees, _) in TABLE.items()
-        if sees is ADMINISTRATION and not arguments(name, rows)
+        if sees is ADMINISTRATION and not page_arguments(name, rows)
     }
     assert {"keys", "money", "members", "webhooks"} < set(links)
 
@@ -315,14 +226,14 @@ def test_officer_exports_no_audit_trail(rows, owner, officer):
 
 def test_stranger_finds_no_page_of_the_workspace(rows, owner, stranger):
     for name in TABLE:
-        theirs = owner.url(name, **arguments(name, rows))
+        theirs = owner.url(name, **page_arguments(name, rows))
         # 405 is the answer of pages that take only a POST.
         assert stranger.http.get(theirs).status_code in (404, 405), name
         assert stranger.http.post(theirs).status_code == 404, name
 
 
 def test_rows_of_another_workspace_are_not_found_in_ones_own(rows, stranger):
-    places = {name: arguments(name, rows) for name in TABLE}
+    places = {name: page_arguments(name, rows) for name in TABLE}
     of_rows = {
         n: more for n, more in places.items() if set(more) - {"month", "kind", "number"}
     }
@@ -342,13 +253,13 @@ def test_rows_of_the_sandbox_are_not_found_in_production(rows, owner):
         "mailbox-html",
         "mailbox-addresses",
     ):
-        more = arguments(name, rows)
+        more = page_arguments(name, rows)
         assert owner.get(name, "production", **more).status_code == 404, name
 
 
 def test_anonymous_visitor_is_led_to_the_login(rows, owner):
     for name, (sees, _) in TABLE.items():
-        answer = Client().get(owner.url(name, **arguments(name, rows)))
+        answer = Client().get(owner.url(name, **page_arguments(name, rows)))
         assert answer.status_code == (405 if sees is None else 302), name
         assert sees is None or answer["Location"].startswith("/accounts/login/"), name
 
@@ -358,7 +269,7 @@ def test_forms_without_their_token_are_refused(rows, owner):
     visitor.http.handler.enforce_csrf_checks = True
 
     for name in FORMS:
-        assert visitor.post(name, **arguments(name, rows)).status_code == 403, name
+        assert visitor.post(name, **page_arguments(name, rows)).status_code == 403, name
 
 
 def test_suspended_workspace_is_read_only(rows, owner):
@@ -366,7 +277,7 @@ def test_suspended_workspace_is_read_only(rows, owner):
 
     assert "is suspended" in owner.page("dashboard")
     for name in FORMS - {"members-leave", "exports"}:
-        answer = owner.post(name, **arguments(name, rows))
+        answer = owner.post(name, **page_arguments(name, rows))
         assert answer.status_code == 403, name
         assert "Write to Verification reports (help@operator.test)" in (
             answer.content.decode()
@@ -382,7 +293,7 @@ def test_pages_are_not_cached_and_have_no_script_of_their_own(rows, owner):
     for name, (sees, _) in TABLE.items():
         if sees is None or name.endswith(files):
             continue
-        answer = visitor.get(name, query={"lang": "sw"}, **arguments(name, rows))
+        answer = visitor.get(name, query={"lang": "sw"}, **page_arguments(name, rows))
         html = answer.content.decode()
         assert answer["Cache-Control"] == "no-store", name
         assert "unsafe" not in answer["Content-Security-Policy"], name

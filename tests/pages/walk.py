@@ -1,0 +1,268 @@
+"""A walk over pages: each is looked at in every form, and gets its pictures.
+
+walk.see("console-home", "/console/...")
+walk.end()
+
+A page is loaded once in English at a desk and once in Kiswahili on a phone. It must fit
+a narrow screen, larger and wider text, and axe must find nothing: every rule once in
+each language, and contrasts in dark and in forced colours as well. Pictures are left in
+`.data/screenshots/` as `<name>-{light,dark,390,sw}.png`, and the times of first paints
+and the shifts of the layout in `paint-<part>.txt` beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from axe_playwright_python.base import AXE_SCRIPT
+from django.test import Client
+from playwright.sync_api import Page
+
+from tests.browser.conftest import (
+    DESK,
+    NARROW,
+    SCREENSHOTS,
+    SPACED,
+    STILL,
+    WCAG,
+    WIDTH,
+)
+
+PHONE = {"width": 390, "height": 844}
+CONSOLE_REQUESTS = 5
+# The HTML and styles of a page of subjects, payers and referees
+HOSTED_PAGE_BYTES = 20 * 1024
+LOADS = 3
+# Most pages, on a machine that does other things as well; the aim is 100.
+PAINT_MS = 1000
+# The page itself and all that it needs, but for pages within it, with their sizes
+LOADED = """() => Object.fromEntries(performance.getEntries()
+    .filter(e => "decodedBodySize" in e && e.initiatorType !== "iframe")
+    .map(e => [e.name, e.decodedBodySize]))"""
+# Runs before the page's own: what moves or is painted from its beginning.
+WATCH = """
+window.seen = {paint: 0, shift: 0, moved: []}
+const each = (type, take) => new PerformanceObserver(
+    list => list.getEntries().forEach(take)).observe({type, buffered: true})
+const first = 'first-contentful-paint'
+each('paint', e => { if (e.name === first) seen.paint = e.startTime })
+each('layout-shift', e => {
+    if (e.hadRecentInput) return
+    seen.shift += e.value
+    for (const {node} of e.sources)
+        seen.moved.push((node?.parentElement ?? node)?.outerHTML?.slice(0, 80))
+})
+"""
+# The browser reports a paint and a shift after their frames.
+SEEN = """() => new Promise(done => {
+    const look = () => seen.paint ? done(seen) : requestAnimationFrame(look)
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(look)))
+})"""
+# The size of text that a reader chooses in the browser, which rem follows
+LARGE, USUAL = (
+    {"fontSizes": {"standard": size, "fixed": size * 13 // 16}} for size in (32, 16)
+)
+# What reaches beyond the screen, but for what scrolls or is hidden within an element.
+WIDEST = """() => [...document.querySelectorAll('body *')].filter(e => {
+    if (e.getBoundingClientRect().right <= document.documentElement.clientWidth + 1)
+        return false
+    for (let at = e.parentElement; at; at = at.parentElement)
+        if (at !== document.body && at !== document.documentElement
+            && getComputedStyle(at).overflowX !== 'visible') return false
+    return e.checkVisibility()
+}).map(e => e.tagName.toLowerCase() + [...e.classList].map(c => '.' + c).join(''))
+    .slice(0, 6).join(' ')"""
+OWN_COLOURS = """() => [...document.querySelectorAll('main *')].some(
+    e => e.innerText && getComputedStyle(e).forcedColorAdjust === 'none')"""
+AXE = """options => axe.run(document, options).then(found => found.violations.map(
+    one => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 200),
+        one.nodes[0].failureSummary].join(' | ')))"""
+RULES = {**WCAG, "resultTypes": ["violations"]}
+CONTRAST = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
+# Colours are the same in both languages.
+WORDS = {**RULES, "rules": {"color-contrast": {"enabled": False}}}
+SUBMIT = """() => {
+    const form = document.querySelector('main form[method=post]')
+    const button = form.querySelector('button:not([type=button])')
+    form.noValidate = true
+    if (button.name) form.insertAdjacentHTML('beforeend',
+        `<input type=hidden name="${button.name}" value="${button.value}">`)
+    HTMLFormElement.prototype.submit.call(form)
+}"""
+
+
+def stay(page: Page) -> None:
+    """Look at the page as it opens."""
+
+
+@dataclass
+class Walk:
+    page: Page
+    root: str
+    part: str
+    faults: list[str] = field(default_factory=list)
+    figures: list[tuple[str, float, float, int]] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    _sizes: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        context = self.page.context
+        context.add_init_script(WATCH)
+        self._devtools = context.new_cdp_session(self.page)
+        context.on("weberror", lambda error: self.fault(f"script: {error.error}"))
+        context.on("request", lambda request: self._check_host(request.url))
+        context.on("console", lambda message: self._check_console(message))
+
+    def enter(self, browser: Client) -> None:
+        """Take over the cookies of a Django client that is logged in."""
+        self.page.context.clear_cookies()
+        host = self.root.split("/")[2].split(":")[0]
+        for name, morsel in browser.cookies.items():
+            if morsel.value:
+                cookie = {"name": name, "value": morsel.value, "domain": host}
+                self.page.context.add_cookies(
+                    [{**cookie, "path": morsel["path"] or "/"}]
+                )
+
+    def see_as(self, name: str, browser: Client, path: str, *more: Any) -> None:
+        """Look at the page as the visitor of a Django client."""
+        self.enter(browser)
+        self.see(name, path, *more)
+
+    def see(
+        self,
+        name: str,
+        path: str,
+        act: Callable[[Page], Any] = stay,
+        languages: Sequence[str] = ("en", "sw"),
+        rules: dict[str, Any] = RULES,
+    ) -> None:
+        """Look at the page in every form; `act` leads to the state to look at."""
+        assert name not in self.names, f"two pages are named {name}"
+        self.names.add(name)
+        self._at = name
+        self._open(path, languages[0], DESK, act)
+        self._measure(path)
+        self._run_axe("light", rules)
+        self._devtools.send("Page.setFontSizes", LARGE)
+        self._fits("with large text")
+        self._devtools.send("Page.setFontSizes", USUAL)
+        self._picture("light")
+        self.page.emulate_media(color_scheme="dark")
+        self._picture("dark")
+        self._run_axe("dark", CONTRAST)
+        self.page.emulate_media(color_scheme="light", forced_colors="active")
+        # All other colours are the browser's, whose contrasts the reader has chosen.
+        if self.page.evaluate(OWN_COLOURS):
+            self._run_axe("forced colours", CONTRAST)
+        self.page.emulate_media(forced_colors="none")
+        self.page.set_viewport_size(PHONE)
+        self._picture("390")
+        self._is_narrow(languages[0])
+        if "sw" in languages:
+            self._open(path, "sw", PHONE, act)
+            self._check_shift()
+            words = {**rules, "rules": {**rules.get("rules", {}), **WORDS["rules"]}}
+            self._run_axe("sw", words)
+            self._is_narrow("sw")
+            self.page.set_viewport_size(DESK)
+            self._picture("sw")
+
+    def end(self) -> None:
+        """Write the table of figures; fail if a page has a fault."""
+        rows = sorted(self.figures, key=lambda figure: -figure[1])
+        lines = [
+            f"{paint:7.0f} {shift:7.3f} {requests:9} {name}"
+            for name, paint, shift, requests in rows
+        ]
+        middle = median(paint for _, paint, _, _ in self.figures)
+        heading = "  paint   shift  requests page"
+        text = "\n".join([heading, *lines, f"{middle:7.0f} is the median paint, in ms"])
+        (SCREENSHOTS / f"paint-{self.part}.txt").write_text(text + "\n")
+        assert self.faults == [], "\n".join(self.faults)
+        assert middle < PAINT_MS, text
+
+    def fault(self, text: str) -> None:
+        self.faults.append(f"{self._at}: {text}")
+
+    _at = "start"
+
+    def _open(self, path: str, language: str, size: Any, act: Any) -> None:
+        self.page.set_viewport_size(size)
+        query = f"{'&' if '?' in path else '?'}lang={language}" if language else ""
+        # A machine that stalls while a page arrives shows it half, and then moves it.
+        for _ in range(LOADS):
+            answer = self.page.goto(f"{self.root}{path}{query}")
+            if not self.page.url.startswith(self.root + path):
+                self.fault(f"leads to {self.page.url}")
+            assert answer
+            if answer.headers.get("content-language", "") != language:
+                self.fault(f"is not in {language}")
+            act(self.page)
+            self.page.wait_for_load_state()
+            self._shown = self.page.evaluate(SEEN)
+            if not self._shown["shift"]:
+                break
+        self.page.evaluate(STILL)
+        self.page.evaluate(AXE_SCRIPT)
+
+    def _measure(self, path: str) -> None:
+        sizes = self.page.evaluate(LOADED)
+        self.figures.append(
+            (self._at, self._shown["paint"], self._shown["shift"], len(sizes))
+        )
+        self._check_shift()
+        if path.startswith("/console/") and len(sizes) > CONSOLE_REQUESTS:
+            self.fault(f"{len(sizes)} requests: {json.dumps([*sizes])}")
+        if any(url.endswith("hosted.css") for url in sizes) and "/dev/" not in path:
+            parts = (self.page.url.partition("#")[0], ".css")
+            # A file that the browser keeps has no size the next time.
+            for url, size in sizes.items():
+                self._sizes[url] = size or self._sizes.get(url, 0)
+            size = sum(self._sizes[url] for url in sizes if url.endswith(parts))
+            if not 5000 < size < HOSTED_PAGE_BYTES:
+                self.fault(f"{size} bytes")
+
+    def _check_shift(self) -> None:
+        if self._shown["shift"] > 0:
+            moved = self._shown["moved"]
+            self.fault(f"the layout shifts by {self._shown['shift']:.4f}: {moved}")
+
+    def _run_axe(self, form: str, rules: dict[str, Any]) -> None:
+        for found in self.page.evaluate(AXE, rules):
+            self.fault(f"{form}: {found}")
+
+    def _is_narrow(self, language: str) -> None:
+        self.page.set_viewport_size(NARROW)
+        self._fits(f"at 320 px {language}")
+        self.page.evaluate(SPACED)
+        self._fits(f"at 320 px with spaced text {language}")
+        self.page.evaluate(STILL)
+
+    def _fits(self, how: str) -> None:
+        assert self.page.viewport_size
+        if self.page.evaluate(WIDTH) > self.page.viewport_size["width"]:
+            self.fault(f"scrolls sideways {how}: {self.page.evaluate(WIDEST)}")
+
+    def _picture(self, form: str) -> None:
+        path = SCREENSHOTS / f"{self._at}-{form}.png"
+        self.page.screenshot(path=path, full_page=True)
+
+    def _check_host(self, url: str) -> None:
+        if not url.startswith((self.root, "data:", "blob:")):
+            self.fault(f"requests {url}")
+
+    def _check_console(self, message: Any) -> None:
+        if "Content Security" in message.text:
+            self.fault(message.text)
+
+
+def submit_form(page: Page) -> None:
+    """Send the page's form as it stands, with its faults."""
+    with page.expect_navigation():
+        page.evaluate(SUBMIT)
