@@ -337,7 +337,7 @@ def test_page_is_in_kiswahili_and_stores_nothing_in_the_browser():
 
     page = answered.content.decode()
     assert "Ona taarifa zangu" in page
-    assert '<option value="DE">Ujerumani</option>' in page
+    assert "<option value=DE>Ujerumani" in page
     assert answered["Cache-Control"] == "no-store"
 
 
