@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 from benchmarks.client import Connection
 from benchmarks.figures import Figure, bench, percentile, timed
@@ -22,8 +23,7 @@ from verification.reports.models import Report
 
 EXPIRED = """
 SELECT count(*) FROM reports_report
-WHERE workspace_id = (SELECT workspace_id FROM filled)
-    AND completed_at IS NOT NULL AND erased_at IS NULL
+WHERE workspace_id = %s AND completed_at IS NOT NULL AND erased_at IS NULL
 """
 # The rows of a year-old report that `workspace_rows` leaves out: findings, a consent,
 # and events whose payload was erased after a month.
@@ -43,10 +43,7 @@ FROM reports_report r CROSS JOIN generate_series(1, 5) n
 """
 # At a run by the clock ours would do nothing. The next `use` sets the clock up again.
 NO_CLOCK = "DELETE FROM django_q_schedule WHERE func = %s"
-EXPIRE = """
-UPDATE workspaces_workspace SET sandbox_retention_days = 1
-WHERE id = (SELECT workspace_id FROM filled)
-"""
+EXPIRE = "UPDATE workspaces_workspace SET sandbox_retention_days = 1 WHERE id = %s"
 
 
 @bench(is_filled=True, reports=2_000, samples=3)
@@ -56,17 +53,20 @@ def retention(
     use_filled(service, reports)
     _, key = create_client()
     with service.connect() as db:
+        (workspace,) = db.execute("SELECT workspace_id FROM filled").fetchone()  # type: ignore[misc]
+        # Without its reports, other benches have to fill it again.
+        db.execute("DROP TABLE filled")
         _complete(db)
         db.execute(NO_CLOCK, [JobName.ERASE_EXPIRED_REPORTS.value])
         with service.web(), service.jobs():
             http = Connection(service.port)
             before = [_ready_after(http, db, key) for _ in range(samples)]
-            db.execute(EXPIRE)
-            left, began = _count_expired(db), time.perf_counter()
+            db.execute(EXPIRE, [workspace])
+            left, began = _count_expired(db, workspace), time.perf_counter()
             schedule_job(erase_expired_reports)
             during = []
             # Until shortly before the end, so that all samples have it beside them.
-            while _count_expired(db) > left // 100:
+            while _count_expired(db, workspace) > left // 100:
                 during += [_ready_after(http, db, key) for _ in range(20)]
             took = time.perf_counter() - began
     yield Figure(
@@ -106,8 +106,8 @@ def _ready_after(http: Connection, db: Any, key: str) -> float:
     return (ready - sent) * 1000
 
 
-def _count_expired(db: Any) -> int:
-    return int(db.execute(EXPIRED).fetchone()[0])
+def _count_expired(db: Any, workspace: UUID) -> int:
+    return int(db.execute(EXPIRED, [workspace]).fetchone()[0])
 
 
 def _complete(db: Any) -> None:
