@@ -135,7 +135,8 @@ def test_server_starts_while_a_backend_of_the_killed_one_is_busy(folder):
         began = time.monotonic()
         embedded.start(folder)
 
-        assert time.monotonic() - began < 10
+        # The statement would run for hours.
+        assert time.monotonic() - began < 60
         assert is_up(folder)
         connection.close()
 

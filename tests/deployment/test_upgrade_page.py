@@ -28,7 +28,7 @@ ROOT = settings.BASE_DIR
 # The last commit of 1.0.0, with its dump
 FIRST = "b1236228"
 NAME = "verification_report_service"
-BOOT_SECONDS = 60
+BOOT_SECONDS = 180
 # Programs of this tree that listen at ports of the service
 OTHERS = ("nginx", "pgbouncer", "prometheus")
 # Run before the commands of a page.
@@ -130,7 +130,7 @@ class Machine:
 
     def __exit__(self, *exc: object) -> None:
         self._nspawn.terminate()
-        self._nspawn.wait(60)
+        self._nspawn.wait(120)
         for folder in (self.root, self._place / "layer"):
             subprocess.run(["umount", folder], check=True)
         shutil.rmtree(self._place)

@@ -47,7 +47,7 @@ from verification.reports.models import Report
 from webhooks.delivery import send_due_deliveries
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
-SECONDS = 20
+SECONDS = 90
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from verification.privacy.retention import (
 from verification.reports.models import Report
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
-SECONDS = 20
+SECONDS = 90
 
 
 @contextmanager
@@ -118,7 +117,12 @@ def test_report_that_is_kept_while_the_retention_reads_stays(
 ):
     class SlowCutoff(Cutoff):
         def expired(self, at: datetime) -> QuerySet[Report]:
-            return super().expired(at).extra(where=["pg_sleep(1) IS NOT NULL"])
+            # It waits for the lock that this test holds.
+            return (
+                super()
+                .expired(at)
+                .extra(where=["pg_advisory_xact_lock_shared(1) IS NOT NULL"])
+            )
 
     cutoff = SlowCutoff(expired.workspace, expired.environment, now() - 365 * DAY)
 
@@ -128,14 +132,13 @@ def test_report_that_is_kept_while_the_retention_reads_stays(
         else:
             hold(expired.pk, "A court asks", now() + DAY, by="staff grace")
 
-    with ThreadPoolExecutor(1) as pool:
-        erasing = pool.submit(erase_before, cutoff)
-        time.sleep(0.3)
-        assert not erasing.done()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(1)")
+        erasing = start_and_block(lambda: erase_before(cutoff))
         keep_it()
-        # It has locked the report, and then found why it is kept.
-        erasing.result(SECONDS)
-        pool.submit(lambda: connection.close()).result()
+        cursor.execute("SELECT pg_advisory_unlock(1)")
+    # It has locked the report, and then found why it is kept.
+    erasing.result(SECONDS)
 
     expired.refresh_from_db()
     assert expired.erased_at is None

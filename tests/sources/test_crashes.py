@@ -195,9 +195,9 @@ def test_failing_job_records_the_answers_of_open_calls(paying_api, two):
     # An open call of another run, beside which the table takes no second one.
     made = {"tries": 0, "reference": "r", "source": "second", "attempt": 9}
     Call.objects.create(result=result, **made)
-    soon = now() + timedelta(seconds=0.2)
+    soon = now() + timedelta(seconds=2)
     CheckResult.objects.filter(pk=result.pk).update(next_attempt_at=soon)
-    two.second.play = lambda asked: time.sleep(0.5) or CLEAR
+    two.second.play = lambda asked: time.sleep(3) or CLEAR
 
     with pytest.raises(IntegrityError, match="one_call_under_way"):
         paying_api.work()
