@@ -1,7 +1,9 @@
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from tests.world.database import database_server as database_server
 from tests.world.database import django_db_setup as django_db_setup
 from tests.world.database import make_template
 from tests.world.database import module_transaction as module_transaction
-from tests.world.service import SERVED
+from tests.world.service import OWN_PROGRAMS, SERVED
 from tests.world.service import service as service
 from tests.world.staff import admin_client as admin_client
 from tests.world.staff import rows as rows
@@ -28,6 +30,8 @@ from verification.batches.spreadsheet import WORKBOOKS
 from verification.files.inspection import DOCUMENTS
 from verification.values import clock
 
+# The groups of tests that take longest
+LONGEST = {"browser", "service"}
 # Modules and tests that are collected stay: until then there is no garbage to look for.
 gc.disable()
 
@@ -37,14 +41,36 @@ class FewServices(LoadScopeScheduling):
 
     # A group named by a mark is not kept together: pytest-dev/pytest-xdist#1386.
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith("tests/browser/"):
-            return "browser"
-        return "service" if nodeid.startswith(SERVED) else nodeid
+        return _group(nodeid) or nodeid
+
+
+def _group(nodeid: str) -> str:
+    """Return the name of the tests that one worker runs, or "" for a test alone."""
+    if nodeid.startswith("tests/browser/"):
+        return "browser"
+    file = nodeid.partition("::")[0]
+    if file in OWN_PROGRAMS:
+        return file
+    return "service" if file.startswith(SERVED) else ""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewServices | None:
-    return FewServices(config, log) if config.getvalue("dist") == "loadscope" else None
+    if config.getvalue("dist") != "loadscope":
+        return None
+    # The order of `pytest_collection_modifyitems` stays.
+    config.option.loadscopereorder = False
+    return FewServices(config, log)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without slow tests if all others are: it saves a half minute."""
+    if config.option.markexpr != "slow" or collection_path.suffix != ".py":
+        return None
+    path = str(collection_path.relative_to(config.rootpath))
+    if path.startswith(SERVED) or "mark.slow" in collection_path.read_text():
+        return None
+    return True
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -52,18 +78,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Count a test of the running service as slow, and begin with the longest tests.
 
     The service starts within 15 s. A test that may take minutes has a time of its own.
+    Tests of one file stay together, as they share what they start.
     """
     for item in items:
-        if "service" in getattr(item, "fixturenames", ()):
+        # A test elsewhere has another fixture of this name, or is refused by ours.
+        is_served = item.nodeid.startswith(SERVED)
+        if is_served and "service" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
     # Others choose and shuffle.
     yield
-    items.sort(key=_seconds_allowed, reverse=True)
+    longest: Counter[Path] = Counter()
+    for item in items:
+        longest[item.path] = max(longest[item.path], _seconds_allowed(item))
+    items.sort(
+        key=lambda item: (_group(item.nodeid) not in LONGEST, -longest[item.path])
+    )
 
 
-def _seconds_allowed(item: pytest.Item) -> float:
+def _seconds_allowed(item: pytest.Item) -> int:
     marker = item.get_closest_marker("timeout")
-    return marker.args[0] if marker else 0
+    return int(marker.args[0]) if marker else 0
 
 
 @pytest.hookimpl(wrapper=True)

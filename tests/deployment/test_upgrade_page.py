@@ -22,7 +22,7 @@ from tests.world.web_proxies import required
 from verification import __version__
 from verification.jobs.processes import parent_death_hook
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = settings.BASE_DIR
 # The last commit of 1.0.0, with its dump

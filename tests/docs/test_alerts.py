@@ -33,6 +33,7 @@ RULES: list[dict[str, Any]] = [
 ]
 RUNBOOKS = (ROOT / "docs" / "operator" / "runbooks.md").read_text()
 METRICS = (ROOT / "docs" / "operator" / "metrics.md").read_text()
+ALERT_TESTS = ("tests/docs/alerts.yaml", "tests/docs/alerts_of_days.yaml")
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text())
 FIGURE = re.compile(r"\bverification_\w+")
 PARTS = ("Means", "People notice", "Look", "Do")
@@ -151,7 +152,7 @@ def test_runbooks_ask_pages_of_operators_past_the_proxies():
     "arguments",
     [
         ("check", "rules", "deploy/alerts.yaml"),
-        ("test", "rules", "tests/docs/alerts.yaml"),
+        ("test", "rules", *ALERT_TESTS),
     ],
     ids=["check", "test"],
 )

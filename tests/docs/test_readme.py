@@ -36,12 +36,12 @@ def test_readme_command_orders_a_report_that_becomes_ready(service: Service):
 
     address = f"{service.url}/api/v1/reports/{created['reports'][0]['id']}"
     headers = {"Authorization": f"Bearer {key}"}
-    read = partial(requests.get, address, headers=headers, timeout=10)
+    read = partial(requests.get, address, headers=headers, timeout=60)
     until(lambda: read().json()["status"] == "READY")
 
 
 def test_commands_of_the_api_document_work_as_copied(service: Service, tmp_path):
-    html = requests.get(f"{service.url}/docs", timeout=10).text
+    html = requests.get(f"{service.url}/docs", timeout=60).text
     commands = {
         name: unescape(text)
         for name, text in re.findall(
@@ -72,7 +72,7 @@ def test_commands_of_the_api_document_work_as_copied(service: Service, tmp_path)
 
 
 def test_examples_of_an_order_are_equal(service: Service):
-    html = unescape(requests.get(f"{service.url}/docs", timeout=10).text)
+    html = unescape(requests.get(f"{service.url}/docs", timeout=60).text)
     body = (settings.BASE_DIR / "docs" / "order.json").read_text().strip()
 
     assert f"-d '{body}'" in COMMANDS[0]

@@ -136,10 +136,10 @@ class Running:
             "webhook-timestamp": str(at),
             "webhook-signature": sign([secret], str(event.pk), at, body),
         }
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while True:
             try:
-                answer = requests.post(self.url, body, headers=headers, timeout=10)
+                answer = requests.post(self.url, body, headers=headers, timeout=60)
             except requests.ConnectionError as e:
                 starting = "refused" in str(e) and time.monotonic() < deadline
                 if not starting:

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from math import ceil
@@ -35,12 +35,12 @@ from verification.jobs.management.commands.run import ORDER
 from verification.reports.models import ReportStatus
 
 # The whole service is started and stopped.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 TOKEN = "a-token-of-32-characters-and-more"
-SECONDS_TO_START = 90
+SECONDS_TO_START = 180
 # At rest 15
-SECONDS_TO_RECOVER = 60
+SECONDS_TO_RECOVER = 90
 OTHER_SESSIONS = """SELECT count(*) FROM pg_stat_activity
 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"""
 
@@ -60,6 +60,7 @@ class Run:
         }
         self._output = self.errors = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
+        self.welcome = ""
 
     def launch(self) -> None:
         self._output.unlink(missing_ok=True)
@@ -75,7 +76,8 @@ class Run:
     def start(self) -> str:
         """Start it; the welcome that it prints."""
         self.launch()
-        return self.wait_for_welcome()
+        self.welcome = self.wait_for_welcome()
+        return self.welcome
 
     def wait_for_welcome(self) -> str:
         assert self._process
@@ -154,7 +156,7 @@ class Run:
         """Press Ctrl-C; return the exit code."""
         self.press_ctrl_c()
         assert self._process
-        return self._process.wait(15)
+        return self._process.wait(60)
 
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -165,14 +167,38 @@ class Run:
             self._process.wait()
 
 
-@pytest.fixture
-def run() -> Iterator[Run]:
+@pytest.fixture(scope="module")
+def first_run() -> Iterator[Run]:
+    """Run once in a new folder, which takes many times longer than later runs."""
     # The user that PostgreSQL runs as cannot open pytest's folder.
     with TemporaryDirectory() as name:
         run = Run(Path(name))
+        try:
+            run.start()
+            assert run.interrupt() == 0
+            yield run
+        finally:
+            run.kill()
+            embedded.stop(run.data)
+
+
+@contextmanager
+def run_again_in_copy(first: Run, **options: str) -> Iterator[Run]:
+    """Yield a run whose folder is a copy of the first one's; end it."""
+    with TemporaryDirectory() as name:
+        subprocess.run(["cp", "--archive", first.data, name], check=True)
+        run = Run(Path(name), **options)
+        try:
+            yield run
+        finally:
+            run.kill()
+            embedded.stop(run.data)
+
+
+@pytest.fixture
+def run(first_run: Run) -> Iterator[Run]:
+    with run_again_in_copy(first_run) as run:
         yield run
-        run.kill()
-        embedded.stop(Path(name) / "data")
 
 
 def test_run_prints_its_addresses_and_stops_cleanly(run: Run):
@@ -188,8 +214,8 @@ def test_run_prints_its_addresses_and_stops_cleanly(run: Run):
     assert run.interrupt() == 0
 
 
-def test_welcome_fits_ten_rows_of_80_columns_without_log_lines(run: Run):
-    lines = run.start().splitlines()
+def test_welcome_fits_ten_rows_of_80_columns_without_log_lines(first_run: Run):
+    lines = first_run.welcome.splitlines()
 
     assert sum(max(1, ceil(len(line) / 80)) for line in lines) <= 10
     # A line of the log is an object, or begins with the level of the web server's.
@@ -214,60 +240,48 @@ def test_welcome_links_log_in_on_this_machine_alone(run: Run):
             assert not answer.cookies
 
 
-def test_second_ctrl_c_does_not_wait_for_a_paid_call(metropol):
+def test_second_ctrl_c_does_not_wait_for_a_paid_call(first_run: Run, metropol):
     metropol.anybody, metropol.faults.slow = (700, "003"), 20
-    with TemporaryDirectory() as name:
-        run = Run(
-            Path(name),
-            METROPOL_PUBLIC_KEY=PUBLIC,
-            METROPOL_PRIVATE_KEY=PRIVATE,
-            METROPOL_URL=f"{metropol.url}/v2_1",
-            SOURCE_DEV_HOSTS=metropol.host,
-        )
-        try:
-            url, _ = _service(run.start())
-            live = "--environment=production"
-            made = run.manage("create_workspace", "Acacia", "--owner=a@acacia.test")
-            workspace = json.loads(made)["workspaceId"]
-            made = run.manage("create_key", workspace, live, "--force")
-            run.manage("top_up", workspace, live, "--amount=1000")
-            items = [{**person(), "checksRequested": ["CRB_SCORE"]}]
-            body = json.dumps({"reports": items}).encode()
-            _answer(url, json.loads(made)["key"], body)
-            while not metropol.seen:
-                time.sleep(0.1)
-            called_at = time.monotonic()
+    sources = {
+        "METROPOL_PUBLIC_KEY": PUBLIC,
+        "METROPOL_PRIVATE_KEY": PRIVATE,
+        "METROPOL_URL": f"{metropol.url}/v2_1",
+        "SOURCE_DEV_HOSTS": metropol.host,
+    }
+    with run_again_in_copy(first_run, **sources) as run:
+        url, _ = _service(run.start())
+        live = "--environment=production"
+        made = run.manage("create_workspace", "Acacia", "--owner=a@acacia.test")
+        workspace = json.loads(made)["workspaceId"]
+        made = run.manage("create_key", workspace, live, "--force")
+        run.manage("top_up", workspace, live, "--amount=1000")
+        items = [{**person(), "checksRequested": ["CRB_SCORE"]}]
+        body = json.dumps({"reports": items}).encode()
+        _answer(url, json.loads(made)["key"], body)
+        until(lambda: metropol.seen, run.output)
+        called_at = time.monotonic()
 
-            run.press_ctrl_c()
-            while "Ctrl-C again stops at once" not in run.output():
-                assert run.is_running()
-                time.sleep(0.1)
-            assert run.interrupt() == 0
-            ended_at = time.monotonic()
-        finally:
-            run.kill()
-            embedded.stop(Path(name) / "data")
+        run.press_ctrl_c()
+        while "Ctrl-C again stops at once" not in run.output():
+            assert run.is_running()
+            time.sleep(0.1)
+        assert run.interrupt() == 0
+        ended_at = time.monotonic()
 
     assert ended_at - called_at < metropol.faults.slow
 
 
 @pytest.mark.timeout(400)
-def test_interrupted_demo_shows_each_state_once():
-    with TemporaryDirectory() as name:
-        run = Run(Path(name), demo="1")
-        try:
-            url, key = _service(run.start())
-            while not _answer(url, key)["totalElements"]:
-                time.sleep(0.1)
-            mine = _answer(url, key, ORDER.read_bytes())["reports"][0]["id"]
-            assert run.interrupt() == 0
-            run.start()
-            found = _when_filled(url, key)
-            books = run.manage("audit_ledger")
-            output = run.output()
-        finally:
-            run.kill()
-            embedded.stop(Path(name) / "data")
+def test_interrupted_demo_shows_each_state_once(first_run: Run):
+    with run_again_in_copy(first_run, demo="1") as run:
+        url, key = _service(run.start())
+        until(lambda: _answer(url, key)["totalElements"], run.output)
+        mine = _answer(url, key, ORDER.read_bytes())["reports"][0]["id"]
+        assert run.interrupt() == 0
+        run.start()
+        found = _when_filled(url, key)
+        books = run.manage("audit_ledger")
+        output = run.output()
 
     created = {report["id"]: report["createdAt"] for report in found}
     assert created.pop(mine) > str(now() - timedelta(minutes=10))
@@ -291,7 +305,7 @@ def test_run_restarts_a_database_that_dies(run: Run, log_disk_is_full: bool):
 
     run.kill_database()
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + SECONDS_TO_RECOVER
     while _status(url, key, order) == 503 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _status(url, key, order) == 201
@@ -305,7 +319,7 @@ def test_run_restarts_a_database_that_never_ends_its_recovery(run: Run):
         if embedded.is_stuck(run.data):
             break
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS_TO_RECOVER
     while _status(url, key, order) == 503 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _status(url, key, order) == 201
@@ -330,7 +344,7 @@ def _kill_in_recovery(data: Path) -> None:
 
 def _part_of_database(data: Path, name: str) -> psutil.Process:
     pid = int((data / "postgres" / "postmaster.pid").read_text().split()[0])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + SECONDS_TO_RECOVER
     while time.monotonic() < deadline:
         for child in psutil.Process(pid).children():
             with suppress(psutil.Error):
@@ -339,7 +353,7 @@ def _part_of_database(data: Path, name: str) -> psutil.Process:
     raise AssertionError(f"PostgreSQL has no {name}.")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_run_waits_while_its_database_recovers(run: Run):
     embedded.start(run.data)
     connect = partial(psycopg.connect, embedded.url(run.data), autocommit=True)
@@ -355,6 +369,7 @@ def test_run_waits_while_its_database_recovers(run: Run):
     assert run.wait_for_welcome()
 
 
+@pytest.mark.timeout(500)
 def test_service_is_ready_again_after_any_process_is_killed(run: Run):
     run.start()
     for name in ("run", "database", "job cluster", "job worker", "web server"):
@@ -372,20 +387,17 @@ def test_service_is_ready_again_after_any_process_is_killed(run: Run):
     assert "Traceback" not in run.output()
 
 
-@pytest.mark.parametrize(("name", "most"), [("job worker", 0.8), ("web server", 2.5)])
-def test_killed_part_is_replaced_without_loading_django(
-    run: Run, name: str, most: float
-):
+def test_killed_part_is_replaced_without_loading_django(run: Run):
     run.start()
 
-    run.part(name).kill()
-
-    killed_at = time.monotonic()
-    while not run.is_ready_since(killed_at):
-        time.sleep(0.1)
     # Of a processor: to load Django takes two seconds, and with all addresses four.
-    spent = run.part(name).cpu_times()
-    assert spent.user + spent.system < most
+    for name, most in (("job worker", 0.8), ("web server", 2.5)):
+        run.part(name).kill()
+
+        killed_at = time.monotonic()
+        until(lambda since=killed_at: run.is_ready_since(since), run.output)
+        spent = run.part(name).cpu_times()
+        assert spent.user + spent.system < most, name
 
 
 def test_second_run_in_a_folder_ends_at_once(run: Run):
@@ -411,7 +423,7 @@ def small_disk() -> Iterator[Path]:
         subprocess.run(["umount", "-l", name], check=True)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 def test_service_goes_on_after_a_full_disk(small_disk: Path, tmp_path: Path):
     run = Run(small_disk, METRICS_TOKEN=TOKEN)
     run.errors = tmp_path / "errors"
@@ -423,7 +435,7 @@ def test_service_goes_on_after_a_full_disk(small_disk: Path, tmp_path: Path):
         order = ORDER.read_bytes()
         accepted = [_answer(url, key, order)["reports"][0]["id"]]
         refused, is_named = 0, False
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 150
         while refused < 20:
             # Again and again, because the database removes files, too.
             subprocess.run(fill, check=False)
@@ -453,17 +465,17 @@ def test_service_goes_on_after_a_full_disk(small_disk: Path, tmp_path: Path):
 
 def _names_full_disk(url: str) -> bool:
     """Return whether `/readyz` names it, and `/metrics` goes on with all figures."""
-    ready = requests.get(urljoin(url, "/readyz"), timeout=10).json()
+    ready = requests.get(urljoin(url, "/readyz"), timeout=60).json()
     if ready["database"] != "disk full":
         return False
     header = {"Authorization": f"Bearer {TOKEN}"}
-    figures = requests.get(urljoin(url, "/metrics"), headers=header, timeout=10).text
+    figures = requests.get(urljoin(url, "/metrics"), headers=header, timeout=60).text
     return "verification_queue_due" in figures
 
 
 def _ordered(url: str, key: str) -> requests.Response:
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    return requests.post(url, ORDER.read_bytes(), headers=headers, timeout=30)
+    return requests.post(url, ORDER.read_bytes(), headers=headers, timeout=60)
 
 
 def _when_filled(url: str, key: str) -> list[dict]:
@@ -480,7 +492,7 @@ def _when_filled(url: str, key: str) -> list[dict]:
 
 
 def _opened(url: str, **headers: str) -> requests.Response:
-    return requests.Session().get(url, headers=headers, timeout=10)
+    return requests.Session().get(url, headers=headers, timeout=60)
 
 
 def _status(url: str, key: str, body: bytes) -> int:
@@ -517,5 +529,5 @@ def _service(welcome: str) -> tuple[str, str]:
 def _answer(url: str, key: str, body: bytes | None = None) -> dict:
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, body, headers)
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return json.load(response)

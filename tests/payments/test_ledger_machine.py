@@ -38,4 +38,4 @@ def test_books_add_up_after_operations_in_any_order(prepaid_api: Api):
 @pytest.mark.timeout(600)
 def test_books_add_up_after_each_operation(prepaid_api: Api):
     machine = partial(Machine, prepaid_api)
-    play(machine, operations=600, steps=40, including=HAPPENED)
+    play(machine, operations=300, steps=40, including=HAPPENED)

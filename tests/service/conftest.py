@@ -21,17 +21,17 @@ class Client:
         self._http.headers["Authorization"] = f"Bearer {self.key}"
 
     def get(self, path, **query):
-        return self._http.get(self._url + path, params=query, timeout=30)
+        return self._http.get(self._url + path, params=query, timeout=60)
 
     def post(self, path, body=None, **headers):
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self._http.post(self._url + path, json=body, headers=sent, timeout=30)
+        return self._http.post(self._url + path, json=body, headers=sent, timeout=60)
 
     def patch(self, path, body=None):
-        return self._http.patch(self._url + path, json=body, timeout=30)
+        return self._http.patch(self._url + path, json=body, timeout=60)
 
     def put(self, path, body=None):
-        return self._http.put(self._url + path, json=body, timeout=30)
+        return self._http.put(self._url + path, json=body, timeout=60)
 
     def order(self, *items):
         answer = self.post("/reports", {"reports": items})

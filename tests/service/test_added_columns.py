@@ -3,7 +3,6 @@
 import pytest
 
 from tests.service.conftest import Client
-from tests.service.test_webhooks import authority as authority
 from tests.service.test_webhooks import configure
 from tests.service.test_webhooks import receiver as receiver
 from tests.world.clients import person

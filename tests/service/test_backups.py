@@ -84,11 +84,20 @@ def elsewhere(service: Service, tmp_path: Path) -> Iterator[Elsewhere]:
         server.execute(f"DROP DATABASE {RESTORED} WITH (FORCE)")
 
 
-@pytest.fixture
-def backup(service: Service, client: Client, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def kept_backup(
+    service: Service, client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Order a report, let it become READY, and back everything up."""
     order_ready(client)
-    return back_up(service, tmp_path)
+    return back_up(service, tmp_path_factory.mktemp("backup"))
+
+
+@pytest.fixture
+def backup(kept_backup: Path, tmp_path: Path) -> Path:
+    """Copy the backup, for a test that harms it or restores it."""
+    copy = tmp_path / "backups" / kept_backup.name
+    return shutil.copytree(kept_backup, copy)
 
 
 def order_ready(client: Client) -> str:

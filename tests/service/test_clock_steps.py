@@ -11,6 +11,7 @@ import pytest
 
 from tests.service.conftest import Client
 from tests.world.clients import person
+from tests.world.database import fill_as_migrated
 from tests.world.machines import (
     DatabaseServer,
     Host,
@@ -44,7 +45,7 @@ def clock() -> Iterator[Path]:
 
 
 @pytest.fixture
-def host(clock: Path) -> Iterator[Host]:
+def host(database_server: None, clock: Path) -> Iterator[Host]:
     """Start a service whose database has the clock of the test."""
     with ExitStack() as exits:
         network = exits.enter_context(Network())
@@ -62,11 +63,10 @@ def host(clock: Path) -> Iterator[Host]:
         host = Host(network.add(), clock.parent, server.url)
         exits.callback(host.kill_web)
         exits.callback(host.kill_jobs)
-        host.manage("migrate", "--verbosity=0")
+        fill_as_migrated(server.url)
         host.manage("setup_checks")
         host.manage("setup_schedules")
-        host.start_web()
-        host.start_jobs()
+        host.start()
         yield host
 
 

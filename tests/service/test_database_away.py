@@ -23,7 +23,7 @@ def test_pages_and_api_send_retry_after_without_a_database(
     service, client, database_away
 ):
     def get(path, **headers):
-        return requests.get(service.url + path, headers=headers, timeout=10)
+        return requests.get(service.url + path, headers=headers, timeout=60)
 
     for path in ("/c/unknown", "/p/unknown", "/r/unknown"):
         page = get(path, **{"Accept-Language": "sw"})

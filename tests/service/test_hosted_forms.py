@@ -40,7 +40,7 @@ class Page:
         return self.post(pieces, kind, **{"Transfer-Encoding": "chunked"})
 
     def _send(self, method, path, body=None, headers=None):
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
         cookies = "; ".join(self._cookies)
         chunked = "Transfer-Encoding" in (headers or {})
         sent = {"Cookie": cookies, **(headers or {})}
@@ -124,7 +124,7 @@ def test_other_pages_answer_a_faulty_form_with_a_page(service):
     fields = b"&".join(b"a=b" for _ in range(1500))
     headers = {"Content-Type": FORM, "Cookie": f"csrftoken={'a' * 32}"}
 
-    with closing(HTTPConnection("127.0.0.1", service.port, timeout=20)) as connection:
+    with closing(HTTPConnection("127.0.0.1", service.port, timeout=60)) as connection:
         connection.request("POST", "/accounts/login/", fields, headers)
         answer = connection.getresponse()
         answer.text = answer.read().decode()

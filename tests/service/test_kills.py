@@ -1,4 +1,7 @@
-"""kill -9 of everything, again and again, while 500 reports are ordered and run."""
+"""kill -9 of everything, again and again, while 300 reports are ordered and run.
+
+The bench `kills` does it a thousand times.
+"""
 
 import random
 import threading
@@ -12,10 +15,10 @@ from tests.world.clients import person
 from tests.world.waiting import until
 from verification.db.ids import uuid7
 
-REPORTS = 500
-LARGEST = 60
-ROUNDS = 12
-DONE_SECONDS = 90
+REPORTS = 300
+LARGEST = 40
+ROUNDS = 6
+DONE_SECONDS = 180
 
 REPORTS_OF = "SELECT id::text FROM reports_report WHERE workspace_id = %s"
 LEFT = """
@@ -90,13 +93,12 @@ def kill_at_random(service):
     for kill in random.choice(list(kills.values())):
         kill()
     time.sleep(random.uniform(0, 0.5))
-    service.start_web()
-    service.start_jobs()
+    service.start()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_500_reports_survive_kills_of_everything(service, unlimited_client):
+@pytest.mark.timeout(500)
+def test_reports_survive_kills_of_everything(service, unlimited_client):
     client = unlimited_client
     orders = Orders(client)
     orders.start()
@@ -107,6 +109,7 @@ def test_500_reports_survive_kills_of_everything(service, unlimited_client):
         time.sleep(random.uniform(0, 0.1))
         kill_at_random(service)
     orders.join(DONE_SECONDS)
+    assert not orders.is_alive(), orders.failures
 
     with service.connect() as connection:
 

@@ -31,7 +31,7 @@ def folder(service, tmp_path):
 def test_counts_of_all_web_processes_add_up_and_stay(service, folder):
     def ask(_number):
         # Each opens a connection of its own, which any of the processes takes.
-        return requests.get(f"{service.url}/readyz", timeout=10).status_code
+        return requests.get(f"{service.url}/readyz", timeout=60).status_code
 
     with ThreadPoolExecutor(16) as threads:
         # A busy machine refuses some with 503.
@@ -51,7 +51,7 @@ def test_counts_of_all_web_processes_add_up_and_stay(service, folder):
 
 
 def test_sessions_in_the_database_bear_the_names_of_their_programs(service):
-    requests.get(f"{service.url}/readyz", timeout=10)
+    requests.get(f"{service.url}/readyz", timeout=60)
 
     with service.connect() as server:
         rows = server.execute(
@@ -66,7 +66,7 @@ def test_sessions_in_the_database_bear_the_names_of_their_programs(service):
 
 def count_of_readyz(service):
     answer = requests.get(
-        f"{service.url}/metrics", headers={"Authorization": "Bearer t"}, timeout=10
+        f"{service.url}/metrics", headers={"Authorization": "Bearer t"}, timeout=60
     )
     labels = ("method", "GET"), ("route", "readyz"), ("status", "200")
     return samples(answer.text)["verification_http_requests_total", *labels]

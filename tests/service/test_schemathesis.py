@@ -43,8 +43,7 @@ checks.ensure_resource_availability.enabled = false
 
 @pytest.mark.timeout(240)
 def test_schemathesis_finds_nothing(service, unlimited_client, tmp_path):
-    service.start_web()
-    service.start_jobs()
+    service.start()
 
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
     done = subprocess.run(
@@ -55,7 +54,7 @@ def test_schemathesis_finds_nothing(service, unlimited_client, tmp_path):
             "--header",
             f"Authorization: Bearer {unlimited_client.key}",
             "--mode=all",
-            "--max-time=60",
+            "--max-time=40",
             "--generation-deterministic",
             "--continue-on-failure",
             "--no-color",

@@ -10,16 +10,15 @@ from standardwebhooks import Webhook
 from tests.world.clients import person
 from tests.world.deliveries import SECRET
 from tests.world.receiver import Receiver, Script
-from tests.world.receiver import authority as authority
 from tests.world.waiting import until
 from webhooks.models import Event
 from webhooks.sender import signing_key
 
-REPORTS = 400
+REPORTS = 150
 EVENTS = 5 * REPORTS
-ROUNDS = 6
+ROUNDS = 4
 # A lease ends 20 seconds after its claim.
-DONE_SECONDS = 100
+DONE_SECONDS = 200
 NAMES = [name for name in Event.Name.values if name != Event.Name.WEBHOOK_TEST]
 
 LEFT = """
@@ -29,17 +28,9 @@ WHERE workspace_id = %s AND status <> 'DELIVERED'
 CLAIMS = "SELECT event_id::text, fence FROM webhooks_delivery WHERE workspace_id = %s"
 
 
-@pytest.fixture(scope="module")
-def receiver(service, authority):
-    """Restart the service so that it trusts the receiver."""
-    variables = {
-        "WEBHOOK_DEV_HOSTS": "localhost",
-        "WEBHOOK_CA_FILE": str(authority.file),
-    }
-    with (
-        service.changed(**variables),
-        Receiver(authority.context("localhost")) as receiver,
-    ):
+@pytest.fixture
+def receiver(service):
+    with Receiver(service.authority.context("localhost")) as receiver:
         yield receiver
 
 
@@ -65,11 +56,10 @@ def test_events_arrive_soon_and_verify(service, client, receiver: Receiver):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_2000_events_arrive_while_workers_are_killed(
+def test_events_arrive_while_workers_are_killed(
     service, unlimited_client, receiver: Receiver
 ):
     client = unlimited_client
-    receiver.received.clear()
     # Slow answers, so that workers are killed during requests.
     receiver.scripts["/hook"] = Script(drip=0.0005)
     configure(client, receiver)

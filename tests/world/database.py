@@ -97,6 +97,23 @@ def create_database(name: str) -> None:
         server.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
 
 
+def fill_as_migrated(url: str) -> None:
+    """Fill an empty database of another server, in a tenth of the time of `migrate`.
+
+    The tests' own server has to run.
+    """
+    name, programs = f"copied_{os.getpid()}", embedded.programs()
+    create_database(name)
+    dump = [programs / "pg_dump", "--no-owner", database_url(name)]
+    fill = [programs / "psql", "--quiet", "--set=ON_ERROR_STOP=1", url]
+    with subprocess.Popen(dump, stdout=subprocess.PIPE) as dumping:
+        subprocess.run(
+            fill, stdin=dumping.stdout, stdout=subprocess.DEVNULL, check=True
+        )
+    assert dumping.returncode == 0
+    drop_database(name)
+
+
 def drop_database(name: str) -> None:
     # Threads of a live server, and Playwright's loop, leave their connections open.
     with _server() as server:

@@ -6,6 +6,8 @@ at `service.url`, prepare it with `service.manage("create_workspace", ...)`, kil
 start its two parts, and read its log with `service.log()`. All tests share one service:
 a test that stops a part starts it again.
 
+The service trusts receivers on `localhost` whose certificate is of `service.authority`.
+
 `service.connect()` is a psycopg connection to its database as the owner of the tables;
 web server and jobs connect as a role without tables. Django's `connection` in the test
 process leads to another database.
@@ -32,7 +34,9 @@ import pytest
 from django.conf import settings
 from psycopg import sql
 
+from tests.world.commands import run_command
 from tests.world.database import create_database, database_url
+from tests.world.receiver import Authority
 from tests.world.waiting import until
 from verification.jobs.processes import parent_death_hook
 
@@ -52,8 +56,16 @@ SERVED = (
     "tests/jobs/test_cluster.py",
     "tests/service/",
 )
-READY_SECONDS = 90
-STOP_SECONDS = 45
+# Tests that start or restore all that they need, once for a file.
+OWN_PROGRAMS = {
+    "tests/jobs/test_run.py",
+    "tests/service/test_clock_steps.py",
+    "tests/service/test_many_machines.py",
+    "tests/service/test_recovery.py",
+    "tests/upgrades/test_upgrades.py",
+}
+READY_SECONDS = 180
+STOP_SECONDS = 90
 
 
 class Service:
@@ -61,6 +73,7 @@ class Service:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = folder / "service.log"
+        self.authority = Authority(folder / "ca.pem")
         self.environment = os.environ | {
             "DJANGO_SETTINGS_MODULE": "tests.world.service_settings",
             "DATABASE_URL": _role_url(),
@@ -70,6 +83,8 @@ class Service:
             # The checks of a killed worker are due again soon.
             "CHECK_LEASE_SECONDS": "5",
             "JOB_WORKERS": "2",
+            "WEBHOOK_DEV_HOSTS": "localhost",
+            "WEBHOOK_CA_FILE": str(self.authority.file),
         }
         self._web: subprocess.Popen[bytes] | None = None
         self._jobs: subprocess.Popen[bytes] | None = None
@@ -92,20 +107,13 @@ class Service:
         self.stop_web()
         self.stop_jobs()
         self.environment = environment
-        self.start_web()
-        self.start_jobs()
+        self.start()
 
     def manage(self, *arguments: str) -> str:
         """Run a management command on this service; return its output."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=settings.BASE_DIR,
-            # As the owner of the tables.
-            env=self.environment | {"DATABASE_URL": self.database_url},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        # As the owner of the tables.
+        owner = self.environment | {"DATABASE_URL": self.database_url}
+        done = run_command(owner, *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -121,10 +129,19 @@ class Service:
         """Return the log of web server and jobs."""
         return self._log.read_text()
 
+    def start(self) -> None:
+        """Start both parts at once unless they run, and wait for them."""
+        self._launch_web()
+        self.start_jobs()
+        self.start_web()
+
     def start_web(self) -> None:
         """Start the web server unless it runs, and wait until it answers."""
-        self._web = self._running(self._web, "-m", "verification.web.server")
+        self._launch_web()
         self._wait_for("/healthz")
+
+    def _launch_web(self) -> None:
+        self._web = self._running(self._web, "-m", "verification.web.server")
 
     def start_jobs(self) -> None:
         """Start the job cluster unless it runs, and wait for its beat."""
@@ -279,8 +296,7 @@ def service(
     service.manage("setup_checks")
     service.manage("setup_schedules")
     try:
-        service.start_web()
-        service.start_jobs()
+        service.start()
         yield service
     finally:
         service.stop_web()
