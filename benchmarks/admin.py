@@ -32,7 +32,7 @@ FILTERED = {
 }
 
 
-@bench(is_filled=True, reports=2_000, rounds=2)
+@bench(is_filled=True, reports=2_000, rounds=1)
 def admin(
     service: Service, reports: int = 1_000_000, rounds: int = 15
 ) -> Iterator[Figure]:

@@ -21,7 +21,7 @@ MILLISECONDS = 200
 PERIODS = ("month", "last-month", "90", "365")
 
 
-@bench(is_filled=True, reports=2_000, rounds=2, most_days=20)
+@bench(is_filled=True, reports=2_000, rounds=1, most_days=20)
 def console_figures(
     service: Service, reports: int = 1_000_000, rounds: int = 15, most_days: int = 1000
 ) -> Iterator[Figure]:

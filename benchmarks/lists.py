@@ -72,7 +72,7 @@ QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
 }
 
 
-@bench(is_filled=True, reports=2_000, rounds=2)
+@bench(is_filled=True, reports=2_000, rounds=1)
 def lists(
     service: Service, reports: int = 1_000_000, rounds: int = 20
 ) -> Iterator[Figure]:

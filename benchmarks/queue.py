@@ -74,7 +74,7 @@ FILTERS = {
 }
 
 
-@bench(is_filled=True, reports=2_000, rounds=2)
+@bench(is_filled=True, reports=2_000, rounds=1)
 def queue(
     service: Service, reports: int = 1_000_000, rounds: int = 20
 ) -> Iterator[Figure]:

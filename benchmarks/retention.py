@@ -46,9 +46,9 @@ NO_CLOCK = "DELETE FROM django_q_schedule WHERE func = %s"
 EXPIRE = "UPDATE workspaces_workspace SET sandbox_retention_days = 1 WHERE id = %s"
 
 
-@bench(is_filled=True, reports=2_000, samples=3)
+@bench(is_filled=True, reports=2_000, samples=3, between=3)
 def retention(
-    service: Service, reports: int = 1_000_000, samples: int = 300
+    service: Service, reports: int = 1_000_000, samples: int = 300, between: int = 20
 ) -> Iterator[Figure]:
     use_filled(service, reports)
     _, key = create_client()
@@ -67,7 +67,7 @@ def retention(
             during = []
             # Until shortly before the end, so that all samples have it beside them.
             while _count_expired(db, workspace) > left // 100:
-                during += [_ready_after(http, db, key) for _ in range(20)]
+                during += [_ready_after(http, db, key) for _ in range(between)]
             took = time.perf_counter() - began
     yield Figure(
         f"{left:,} expired reports",
