@@ -489,7 +489,7 @@ class World:
             "subject": self.person,
             "checkNames": ["IDENTITY"],
             "cadence": "DAILY",
-            "reference": c.word("Rule.reference"),
+            "reference": c.word("MonitoringRule.reference"),
             "consent": {
                 **ATTESTED,
                 "policyVersion": c.text("ConsentInput.policyVersion of a rule"),
