@@ -109,19 +109,28 @@ def pytest_runtest_makereport() -> Iterator[Any]:
     return report
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Let a test run an event loop of its own.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Hide the event loop that the browser of an earlier test has left running.
 
-    The browser of an earlier test has one, which runs until the worker ends.
+    Beside it no test can run a loop of its own. Django has another connection within a
+    loop, so the fixtures of a test and its body see none, or both see one.
     """
     of_browser = asyncio._get_running_loop()
     if "browser" not in getattr(item, "fixturenames", ()):
         asyncio._set_running_loop(None)
     try:
-        yield
+        return (yield)
     finally:
-        asyncio._set_running_loop(of_browser)
+        asyncio._set_running_loop(asyncio._get_running_loop() or of_browser)
+
+
+@pytest.fixture(scope="session")
+def browser(browser: Any) -> Iterator[Any]:
+    """Give the browser its event loop back before it is closed."""
+    loop = asyncio._get_running_loop()
+    yield browser
+    asyncio._set_running_loop(loop)
 
 
 def pytest_collection_finish() -> None:
