@@ -44,7 +44,7 @@ def test_member_logs_in_by_a_passkey(page, service, look):
     open_account(page)
     expect(page.get_by_text("My phone").first).to_be_visible()
     look("passkeys-2-account")
-    page.get_by_role("link", name="See your sessions").click()
+    page.get_by_role("link", name="See and end your sessions").click()
     look("passkeys-3-sessions")
     log_out(page)
 
