@@ -95,7 +95,7 @@ def _seal_newest() -> None:
 
 
 def _manage(*arguments: str) -> tuple[float, str]:
-    """Return the seconds that the command took, and what it printed."""
+    """Return the duration of a command in seconds, and its output."""
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "manage.py", *arguments],

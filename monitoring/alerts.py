@@ -427,7 +427,7 @@ def alert_event(alert: Alert, rule: Rule) -> NewEvent:
 def edit_alert(
     client: Client, alert_id: UUID, *, read: bool | None, actioned: bool | None
 ) -> Alert:
-    """Change an alert; None leaves a field as it is. Raises Alert.DoesNotExist."""
+    """Change an alert; a field given as None stays. Raises Alert.DoesNotExist."""
     alert = alerts_of(client).select_for_update(no_key=True).get(pk=alert_id)
     alert.read = alert.read if read is None else read
     alert.actioned = alert.actioned if actioned is None else actioned

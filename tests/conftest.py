@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Count a test of the running service as slow, and begin with the longest tests.
 
     The service starts within 15 s. A test that may take minutes has a time of its own.
-    Tests of one file stay together, as they share what they start.
+    Tests of one file stay together: they share the programs that they start.
     """
     for item in items:
         # A test elsewhere has another fixture of this name, or is refused by ours.

@@ -8,7 +8,7 @@ types. Answers may gain members and values of enumerations.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ ALL_RULES = {*UPPER, *LOWER, *RULES}
 ALTERNATIVES = {"anyOf", "oneOf", "allOf"}
 
 Json = dict[str, Any]
+Compare = Callable[[str, Json, Json], Iterator[str]]
 
 
 def read(file: Path) -> Json:
@@ -157,12 +158,7 @@ class Comparison:
         for rule in RULES:
             if rule in now.rules and now.rules[rule] != before.rules.get(rule):
                 yield f"{place}: {rule} is new or another"
-        for member, described in before.properties.items():
-            if member in now.properties:
-                found = now.properties[member]
-                yield from self.request(f"{place}.{member}", described, found)
-            else:
-                yield f"{place}.{member}: removed"
+        yield from self.members(place, before, now, self.request)
         for member in sorted(now.required - before.required):
             yield f"{place}.{member}: now required"
         if before.takes_more and not now.takes_more:
@@ -179,16 +175,21 @@ class Comparison:
         for rule in ("format", "const"):
             if rule in before.rules and now.rules.get(rule) != before.rules[rule]:
                 yield f"{place}: another {rule}"
-        for member, described in before.properties.items():
-            if member in now.properties:
-                found = now.properties[member]
-                yield from self.answer(f"{place}.{member}", described, found)
-            else:
-                yield f"{place}.{member}: removed"
+        yield from self.members(place, before, now, self.answer)
         for member in sorted((before.required - now.required) & now.properties.keys()):
             yield f"{place}.{member}: may be missing"
         if before.items and now.items:
             yield from self.answer(f"{place}[]", before.items, now.items)
+
+    def members(
+        self, place: str, before: Part, now: Part, compare: Compare
+    ) -> Iterator[str]:
+        for member, described in before.properties.items():
+            if member in now.properties:
+                found = now.properties[member]
+                yield from compare(f"{place}.{member}", described, found)
+            else:
+                yield f"{place}.{member}: removed"
 
     def is_known(self, old: Json, new: Json, *, is_request: bool) -> bool:
         """Return True if both are components that have been compared."""

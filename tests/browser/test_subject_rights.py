@@ -106,7 +106,7 @@ def test_subject_deletes_by_keyboard_without_javascript(
     page.goto(link_of(report))
 
     def reach(name):
-        """Press Tab until the focus is visible on what has this text or label."""
+        """Press Tab until the control with this text or label shows the focus."""
         for _ in range(40):
             page.keyboard.press("Tab")
             focus = page.locator(":focus")

@@ -1,4 +1,4 @@
-"""The page of a declined application: who sees it, what it says, and the review."""
+"""The page of a declined application: its readers, its words, and the review."""
 
 import io
 import re

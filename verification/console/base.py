@@ -154,7 +154,7 @@ class Place:
 
     @cached_property
     def waiting(self) -> dict[str, Count]:
-        """What waits in the sections of the navigation."""
+        """The counts beside the sections of the navigation."""
         names = {section.name for group, these in self.groups for section in these}
         return count_waiting(self.client, names)
 

@@ -238,7 +238,7 @@ class ChoiceForm(ChoicesForm):
 
     @property
     def choice(self) -> Choice:
-        """Return what is chosen; of a form with errors, what is right in it."""
+        """Return the choice; of a form with errors, its valid part."""
         typed = {"checks": [], **self.initial}
         if self.is_bound:
             typed |= {

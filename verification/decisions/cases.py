@@ -148,7 +148,7 @@ def refresh_case(report: Report) -> None:
 
 @job
 def release_cases(member_id: str) -> None:
-    """Give the cases of a member whose role was taken back to nobody."""
+    """Unassign the cases of a member who may decide no longer."""
     with transaction.atomic():
         members = Member.objects.select_for_update(no_key=True)
         member = members.filter(pk=member_id).first()
@@ -199,10 +199,10 @@ def take_next(
 ) -> Case | None:
     """Give the member the case of nobody's that is due first; None if there is none.
 
-    Not one whose checks run again, nor one that waits for the answer of somebody else
-    to the member's own proposal. `held` is how many cases the member had on the page of
-    the form: a double click takes one. `but` is a report that stays where it is. Raises
-    NotAllowed and CaseRefused.
+    It passes over cases whose checks run again, and over those in which another member
+    has to answer this one's proposal. `held` is how many cases the member had on the
+    page of the form: a double click takes one. `but` is a report that stays where it
+    is. Raises NotAllowed and CaseRefused.
     """
     lock_member(member.pk, client.workspace.pk, Permission.DECIDE_REPORTS)
     if held is not None and count_held(member, client.environment) > held:

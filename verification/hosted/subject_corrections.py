@@ -1,4 +1,4 @@
-"""The subject's pages about what they call wrong: the form, and how far it is."""
+"""The subject's pages about a disputed finding: the form, and its progress."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ TEXT_SCHEMA = {"type": "string", "minLength": 1, "maxLength": TEXT_LIMIT}
 def declare_inputs(schema: dict[str, Any]) -> None:
     """Add the inputs of all checks to the schema of a subject, and close it.
 
-    Which of them a request can have depends on its checks.
+    A request can have the inputs of its own checks alone.
     """
     for check in CATALOGUE:
         for entry in check.required_inputs:

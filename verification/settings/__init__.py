@@ -200,7 +200,7 @@ TEMPLATES = [
                 "django.templatetags.tz",
                 "verification.console.templatetags.console",
                 "verification.console.templatetags.parts",
-                "verification.hosted.templatetags.answers",
+                "verification.hosted.templatetags.fields",
                 "verification.hosted.templatetags.bdi",
                 "verification.web.page_tags",
             ],
@@ -330,7 +330,8 @@ MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 CSRF_FAILURE_VIEW = "verification.web.pages.csrf_failure"
 
-# Pages have no scripts and load nothing from other hosts. The API sends its own policy.
+# Pages load styles and images from this host alone, and run no script. The API sends
+# its own policy.
 CONTENT_SECURITY_POLICY: dict[str, Any] = {
     "EXCLUDE_URL_PREFIXES": ["/api/"],
     "DIRECTIVES": {

@@ -1,4 +1,4 @@
-"""What the pages of subjects, payers and referees say of a field of a form."""
+"""The hints and errors of fields on the pages of subjects, payers and referees."""
 
 from __future__ import annotations
 
