@@ -55,6 +55,26 @@ def test_list_is_sorted_by_time_or_risk(owner, api):
     assert listed(owner, sort="name") == [low, high, draft]
 
 
+def test_list_counts_only_so_many_reports(owner, api, monkeypatch):
+    for _ in range(5):
+        create_report_with_status(api, "DRAFT")
+
+    def foot(page: int) -> str:
+        query = {"page": page, "status": "DRAFT"}
+        html = owner.page("reports", query=query)
+        of = re.search(r'aria-label="Pages"><span>\S+ (.*?)</span>', html)
+        return f"{of[1]}, Older" if 'rel="next"' in html else of[1]
+
+    monkeypatch.setattr("verification.console.base.PAGE_SIZE", 2)
+    assert [foot(page) for page in (0, 2)] == ["of 5, Older", "of 5"]
+
+    monkeypatch.setattr("verification.console.reports.COUNTED_REPORTS", 3)
+    more = "of more than 3, Older"
+    assert [foot(page) for page in (0, 1, 2)] == [more, more, "of 5"]
+    html = owner.page("reports", query={"first": "2020-01-01"})
+    assert "More than 3 match:" in html
+
+
 def test_row_names_subject_package_and_decision(owner, api):
     api.create({**person(), "reference": "LN-1027"})
     html = owner.page("reports")

@@ -92,6 +92,8 @@ class ResultPage(Generic[Row]):
     total: int
     number: int
     size: int
+    has_uncounted: bool = False
+    """True if there are more rows than `total`, up to which they were counted."""
 
     @property
     def first(self) -> int:
@@ -107,19 +109,29 @@ class ResultPage(Generic[Row]):
 
     @property
     def after(self) -> int | None:
-        return self.number + 1 if self.last < self.total and self.rows else None
+        has_more = self.last < self.total or self.has_uncounted
+        return self.number + 1 if has_more and self.rows else None
 
 
 @force_custom_plan()
-def read_page(rows: QuerySet[Any], page: int, size: int) -> ResultPage[Any]:
-    """Return one page of ordered rows, and the number of rows on all pages."""
+def read_page(
+    rows: QuerySet[Any], page: int, size: int, *, count_up_to: int | None = None
+) -> ResultPage[Any]:
+    """Return one page of ordered rows, and the number of rows on all pages.
+
+    `count_up_to` is the number of rows at which counting stops.
+    """
     first = page * size
-    found = list(rows[first : first + size])
-    # A page that is not full is the last one, so the total is known without a count.
-    total = first + len(found)
-    if len(found) == size or (first and not found):
-        total = rows.count()
-    return ResultPage(found, total, page, size)
+    found = list(rows[first : first + size + 1])
+    # Nothing follows the last page, so the total is known without a count.
+    if len(found) <= size and (found or not first):
+        return ResultPage(found, first + len(found), page, size)
+    del found[size:]
+    if count_up_to is None:
+        return ResultPage(found, rows.count(), page, size)
+    counted = rows.order_by()[: count_up_to + 1].count()
+    total = min(counted, count_up_to)
+    return ResultPage(found, total, page, size, counted > count_up_to)
 
 
 def broken_constraint(error: IntegrityError) -> str:

@@ -182,15 +182,19 @@ def list_reports(
     sort: Sort = Sort.NEWEST,
     page: int,
     size: int,
+    count_up_to: int | None = None,
 ) -> ResultPage[Report]:
-    """Return a page of the matching reports, and their total number."""
+    """Return a page of the matching reports, and their total number.
+
+    `count_up_to` is the number of reports at which counting stops.
+    """
     if sort == Sort.RISK and filters.status in UNSCORED:
         # The index by risk would be read to its end for them.
         sort = Sort.NEWEST
     matching = _filtered_reports(workspace_id, environment, filters)
     # The index alone gives the ids, so the table is read for this page's rows only.
     ids = matching.order_by(*ORDERS[sort]).values_list("id", flat=True)
-    found = read_page(ids, page, size)
+    found = read_page(ids, page, size, count_up_to=count_up_to)
     reports = Report.objects.in_bulk(found.rows)
     return replace(found, rows=[reports[id] for id in found.rows])
 
