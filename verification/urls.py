@@ -2,7 +2,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path, re_path
 
-from verification.api import docs, provider_callbacks
+from verification.api import clients, docs, provider_callbacks
 from verification.staff import search
 from verification.web import health, metrics, pages
 
@@ -30,6 +30,8 @@ urlpatterns = [
         name="smile-id-v3-callback",
     ),
     path("docs", docs.getting_started, name="docs"),
+    path("docs/clients", clients.docs_clients, name="docs-clients"),
+    path("docs/clients/<str:name>", clients.client_file, name="docs-client-file"),
     path("docs/reference", docs.ReferenceView.as_view(), name="docs-reference"),
     path("problems/", docs.problem_index, name="problems"),
     path("problems/<str:code>", docs.problem_detail, name="problem"),

@@ -134,6 +134,7 @@ def checkout(tmp_path: Path) -> Path:
         "verification/__init__.py": "",
         "deploy/build-release": (ROOT / "deploy/build-release").read_text(),
         "manage.py": "",
+        "clients/python/build.py": "",
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

@@ -170,6 +170,7 @@ def test_public_pages(walk: Walk, api: Api, settings: Any):
     for name, path in {
         "landing": "/",
         "docs": "/docs",
+        "docs-clients": "/docs/clients",
         "problems": "/problems/",
         "problem": "/problems/validation-failed",
         **{f"error-{name}": f"/errors/{name}" for name in ERRORS},

@@ -62,6 +62,10 @@ if not TEMPLATES_DIR.is_dir():
 OPENAPI_FILE = BASE_DIR / "docs" / "openapi.yaml"
 if not OPENAPI_FILE.is_file():
     OPENAPI_FILE = BASE_DIR / "verification" / "openapi.yaml"
+# What `make clients` builds; a release has it inside the package.
+CLIENTS_DIR = BASE_DIR / "clients" / "dist"
+if not CLIENTS_DIR.is_dir():
+    CLIENTS_DIR = BASE_DIR / "verification" / "clients"
 DATA_DIR = embedded.data_dir()
 DEBUG = env.bool("DEBUG", False)
 

@@ -1,0 +1,79 @@
+"""Verification of what the service sends, as Standard Webhooks describe it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import InvalidSignature
+
+TOLERANCE_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event. `id` is the same each time that it arrives; names may be new ones."""
+
+    id: str
+    name: str
+    timestamp: str
+    data: dict[str, Any]
+
+
+def verify(
+    body: bytes | str,
+    headers: Mapping[str, str],
+    secret: str | Sequence[str],
+    *,
+    tolerance: float = TOLERANCE_SECONDS,
+) -> Event:
+    """Return the event of a request to your receiver, or raise `InvalidSignature`.
+
+    `body` is the bytes as they arrived. Give both secrets while you change yours.
+    """
+    content = body.encode() if isinstance(body, str) else bytes(body)
+    named = {name.lower(): value for name, value in headers.items()}
+    identity = named.get("webhook-id", "")
+    sent = named.get("webhook-timestamp", "")
+    signatures = named.get("webhook-signature", "").split()
+    if not identity or not signatures or not (sent.isascii() and sent.isdecimal()):
+        raise InvalidSignature("the request has no signature of Standard Webhooks")
+    if abs(time.time() - int(sent)) > tolerance:
+        raise InvalidSignature("the signature is too old, or a clock is wrong")
+    secrets = [secret] if isinstance(secret, str) else secret
+    expected = [sign(identity, sent, content, one).encode() for one in secrets]
+    # Every pair is compared, so that the time tells nothing.
+    matches = [
+        hmac.compare_digest(one, given.encode())
+        for one in expected
+        for given in signatures
+    ]
+    if not any(matches):
+        raise InvalidSignature("no signature matches")
+    return event_of(identity, json.loads(content))
+
+
+def event_of(identity: str, payload: dict[str, Any]) -> Event:
+    return Event(
+        id=identity,
+        name=payload["event"],
+        timestamp=payload["timestamp"],
+        data=payload["data"],
+    )
+
+
+def sign(identity: str, timestamp: str, body: bytes, secret: str) -> str:
+    """Return the signature of one secret, as `webhook-signature` has it."""
+    if secret.startswith("whsec_"):
+        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    else:
+        key = secret.encode()
+    content = b".".join([identity.encode(), timestamp.encode(), body])
+    digest = hmac.new(key, content, hashlib.sha256).digest()
+    return "v1," + base64.b64encode(digest).decode()

@@ -1,0 +1,390 @@
+"""The Python client against small servers that answer well, badly and newly.
+
+Each test that sends runs with both clients: one is made of the other.
+"""
+
+import asyncio
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import standardwebhooks
+
+from tests.clients.answering_server import Answer, AnsweringServer
+from tests.clients.python_client import generate_client
+from verification.api.docs import document
+
+KEY = "vrf_test_" + "0" * 38
+PATH = "/api/v1/reports"
+ORDER = {"subject": {"subjectType": "INDIVIDUAL"}, "purpose": "Loan"}
+
+
+@pytest.fixture(scope="session")
+def package() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(generate_client()))
+        import verification_reports
+
+        yield verification_reports
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(
+    package: Any, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
+    """Call something of a client. It does not wait long before it tries again."""
+    monkeypatch.setattr(random, "uniform", lambda *limits: 0)
+
+    def call(url: str, use: Callable[[Any], Any], **options: Any) -> Any:
+        if request.param == "sync":
+            with package.Client(KEY, url, **options) as client:
+                found = use(client)
+                return found if not hasattr(found, "__next__") else list(found)
+
+        async def run() -> Any:
+            async with package.AsyncClient(KEY, url, **options) as client:
+                found = use(client)
+                if isinstance(found, Awaitable):
+                    return await found
+                return [item async for item in found]
+
+        return asyncio.run(run())
+
+    return call
+
+
+def example(method: str, path: str, status: str) -> Any:
+    operation = document()["paths"][path][method]
+    content = operation["responses"][status]["content"]["application/json"]
+    return deepcopy(content["examples"]["Answer"]["value"])
+
+
+def wait(client: Any) -> Any:
+    return client.reports.wait_until_completed("1")
+
+
+def a_report(**members: Any) -> dict[str, Any]:
+    return example("get", PATH + "/{reportId}", "200") | members
+
+
+def problem(code: str, status: int, **members: Any) -> Answer:
+    body = {"type": f"https://verify.test/problems/{code}", "title": "Refused"}
+    body |= {"status": status, "detail": "No.", "instance": PATH, "code": code}
+    body["requestId"] = "request-1"
+    return Answer(body | members, status)
+
+
+def test_lost_answers_to_one_order_are_asked_for_with_one_key(call):
+    created = Answer(example("post", PATH, "201"), 201)
+    lost = [
+        problem("rate-limited", 429),
+        problem("unavailable", 503),
+        Answer(created.body, 201, cut_at=40),
+        problem("idempotency-in-progress", 409),
+    ]
+    with AnsweringServer(*lost, created) as server:
+        report = call(server.url, lambda client: client.reports.create(ORDER))
+        call(server.url, lambda client: client.reports.create(ORDER))
+
+    assert report.status == "RUNNING"
+    keys = [each.headers["idempotency-key"] for each in server.received]
+    assert len(set(keys[:5])) == 1
+    assert keys[5:] != keys[:1]
+    assert len(keys) == 6
+    assert server.received[0].body == {"reports": [ORDER]}
+    assert server.received[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_request_without_a_key_is_not_sent_again_when_it_may_have_happened(
+    call, package
+):
+    with (
+        AnsweringServer(Answer(a_report(), cut_at=10)) as server,
+        pytest.raises(package.ConnectionFailed) as failed,
+    ):
+        call(server.url, lambda client: client.reports.launch("1"))
+
+    assert failed.value.may_have_happened
+    assert len(server.received) == 1
+
+
+def test_launch_is_sent_again_when_nothing_has_happened(call):
+    busy = problem("unavailable", 503)
+    with AnsweringServer(busy, Answer(a_report())) as server:
+        report = call(server.url, lambda client: client.reports.launch("a/b"))
+
+    assert report.status == "READY"
+    assert [each.path for each in server.received] == [PATH + "/a%2Fb/launch"] * 2
+
+
+def test_retry_after_is_waited_for_unless_it_is_long(call, package):
+    soon = problem("rate-limited", 429)
+    soon.headers["Retry-After"] = "1"
+    late = problem("rate-limited", 429)
+    late.headers["Retry-After"] = "3600"
+    started = time.monotonic()
+    with (
+        AnsweringServer(soon, late) as server,
+        pytest.raises(package.Problem) as refused,
+    ):
+        call(server.url, lambda client: client.reports.get("1"))
+
+    assert time.monotonic() - started >= 1
+    assert refused.value.retry_after == 3600
+    assert len(server.received) == 2
+
+
+def test_problem_has_its_members_and_pointers(call, package):
+    pointer = "#/reports/0/subject/idNumber"
+    errors = [
+        {"pointer": pointer, "code": "required", "detail": "Missing."},
+        {"parameter": "size", "code": "of-a-newer-server", "detail": "No."},
+    ]
+    refusal = problem("validation-failed", 400, errors=errors)
+    with (
+        AnsweringServer(refusal) as server,
+        pytest.raises(package.Problem) as refused,
+    ):
+        call(server.url, lambda client: client.reports.create(ORDER))
+
+    error = refused.value
+    assert (error.status, error.code) == (400, "validation-failed")
+    assert error.type == "https://verify.test/problems/validation-failed"
+    assert error.request_id == "request-1"
+    assert error.pointers == [pointer, "size"]
+    assert "request-1" in str(error)
+    assert KEY not in str(error)
+
+
+@pytest.mark.parametrize("status", [200, 407, 502])
+def test_page_of_a_proxy_is_no_answer(call, package, status: int):
+    with (
+        AnsweringServer(Answer("<h1>Gateway</h1>", status)) as server,
+        pytest.raises(package.VerificationError) as failed,
+    ):
+        call(server.url, lambda client: client.reports.get("1"), max_retries=1)
+
+    assert str(status) in str(failed.value) or status == 200
+    assert len(server.received) == (1 if status == 407 else 2)
+
+
+def test_silent_and_absent_servers_are_connection_failures(call, package):
+    with (
+        AnsweringServer(Answer(silent=True)) as server,
+        pytest.raises(package.ConnectionFailed, match="Timeout") as silent,
+    ):
+        call(server.url, lambda client: client.reports.launch("1"), timeout=0.2)
+    with pytest.raises(package.ConnectionFailed) as absent:
+        call(server.url, lambda client: client.reports.launch("1"))
+
+    assert silent.value.may_have_happened
+    assert not absent.value.may_have_happened
+
+
+def test_proxy_of_the_environment_is_used(
+    call, package, monkeypatch: pytest.MonkeyPatch
+):
+    with AnsweringServer(Answer(a_report())) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "")
+        report = call("http://verify.test", lambda client: client.reports.get("1"))
+
+    assert report.status == "READY"
+    assert proxy.received[0].path == f"http://verify.test{PATH}/1"
+
+
+def test_answer_of_a_newer_server_is_read(call):
+    newer = a_report(status="ARCHIVED", riskLevel="NONE", colour={"red": 1})
+    newer["checkResults"][0] |= {"checkName": "PASSPORT", "status": "PAUSED", "new": []}
+    newer["checkResults"][0]["flags"] = [
+        {"code": "NEW", "severity": "SEVERE", "message": "New.", "shade": "dark"}
+    ]
+    newer["consentState"]["status"] = "SHARED"
+    newer["checksRequested"] = ["PASSPORT"]
+    with AnsweringServer(Answer(newer)) as server:
+        report = call(server.url, lambda client: client.reports.get("1"))
+
+    assert report.status == "ARCHIVED"
+    assert report["colour"] == {"red": 1}
+    assert report.checks_requested == ["PASSPORT"]
+    assert report.check_results[0].flags[0].severity == "SEVERE"
+    # Members are sorted otherwise; nothing is lost.
+    assert report.to_dict()["checkResults"][0]["new"] == []
+
+
+def test_pages_are_iterated_without_repeating_a_shifted_report(call):
+    page = example("get", PATH, "200")
+    first, second = ({**page["content"][0], "id": each} for each in "ab")
+    pages = [
+        Answer(page | {"content": [first], "last": False}),
+        Answer(page | {"content": [first, second], "last": True}),
+    ]
+    with AnsweringServer(*pages) as server:
+        found = call(server.url, lambda client: client.reports.iterate(status="READY"))
+
+    assert [report.id for report in found] == ["a", "b"]
+    assert server.received[1].path == f"{PATH}?page=1&size=20&status=READY"
+
+
+@pytest.mark.parametrize("status", ["READY", "FAILED", "CANCELLED", "PARTIAL"])
+def test_wait_ends_with_every_end_of_a_report(call, status: str):
+    with AnsweringServer(Answer(a_report(status=status))) as server:
+        report = call(server.url, wait)
+
+    assert report.status == status
+
+
+def test_wait_goes_on_while_a_check_runs(call):
+    running = a_report(status="NEW", completedAt=None)
+    running["checkResults"][0]["status"] = "RUNNING"
+    with AnsweringServer(Answer(running), Answer(a_report())) as server:
+        report = call(server.url, wait)
+
+    assert report.status == "READY"
+
+
+def employment(**members: Any) -> dict[str, Any]:
+    running = a_report(status="RUNNING", completedAt=None, **members)
+    changes = {"checkName": "EMPLOYER_VERIFICATION", "status": "RUNNING"}
+    running["checkResults"][0] |= changes
+    return running
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("launch", {"status": "DRAFT", "completedAt": None}),
+        ("consent", {"status": "PENDING_CONSENT", "completedAt": None}),
+        ("payment", {"status": "PENDING_PAYMENT", "completedAt": None}),
+        ("reference", {}),
+    ],
+)
+def test_wait_names_who_must_act(call, package, kind: str, members: dict[str, Any]):
+    report = a_report(**members) if members else employment()
+    report["consentState"]["consentUrl"] = "https://verify.test/consent"
+    report["paymentState"]["paymentUrl"] = "https://verify.test/payment"
+    timeline = example("get", PATH + "/{reportId}/events", "200")
+    timeline["messages"][0]["kind"] = "REFERENCE_REQUEST"
+    with (
+        AnsweringServer(Answer(report), Answer(timeline)) as server,
+        pytest.raises(package.ActionRequired) as required,
+    ):
+        call(server.url, wait)
+
+    assert required.value.kind == kind
+    if kind in {"consent", "payment"}:
+        assert required.value.url == f"https://verify.test/{kind}"
+        assert required.value.url in str(required.value)
+
+
+def test_wait_for_a_decision_names_the_second_member(call, package):
+    example_of = example("get", PATH + "/{reportId}/decisions", "200")["content"][0]
+    proposed = Answer(a_report(proposedDecision=example_of))
+    decided = Answer(a_report(decision=example_of))
+    with (
+        AnsweringServer(Answer(a_report()), proposed, decided) as server,
+        pytest.raises(package.ActionRequired) as required,
+    ):
+        call(
+            server.url,
+            lambda client: client.reports.wait_until_completed("1", decided=True),
+        )
+    assert required.value.kind == "decision"
+
+
+def test_wait_gives_up_with_the_last_state(call, package):
+    running = a_report(status="RUNNING", completedAt=None)
+    running["checkResults"] = []
+    with (
+        AnsweringServer(Answer(running)) as server,
+        pytest.raises(package.WaitTimeout) as timeout,
+    ):
+        call(
+            server.url,
+            lambda client: client.reports.wait_until_completed("1", timeout=0.01),
+        )
+
+    assert timeout.value.report.status == "RUNNING"
+
+
+def test_key_tells_the_environment_and_is_never_shown(package):
+    with package.Client(KEY, "https://verify.test/api/v1/") as client:
+        assert client.environment == "sandbox"
+        assert repr(client) == "Client(https://verify.test, sandbox)"
+    for key, url in [("sk_live_1", "https://verify.test"), (KEY, "verify.test")]:
+        with pytest.raises(ValueError, match="must be"):
+            package.Client(key, url)
+
+
+SECRETS = ["correct-horse-battery-staple", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
+BODY = b'{"event": "report.new", "timestamp": "2026-11-27T08:00:00Z", "data": {"a": 1}}'
+
+
+def signed(secret: str, moment: datetime) -> dict[str, str]:
+    """Return the headers of a delivery, signed by the official library."""
+    key = secret if secret.startswith("whsec_") else secret.encode()
+    signature = standardwebhooks.Webhook(key).sign("event-1", moment, BODY.decode())
+    return {
+        "Webhook-Id": "event-1",
+        "Webhook-Timestamp": str(int(moment.timestamp())),
+        "Webhook-Signature": f"v1a,of-another-kind {signature}",
+    }
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_webhook_is_verified_with_either_kind_of_secret(package, secret: str):
+    headers = signed(secret, datetime.now(UTC))
+
+    with package.Client(KEY, "https://verify.test") as client:
+        for secrets in (secret, ["the-secret-before", secret]):
+            event = client.webhooks.verify(BODY, headers, secrets)
+            assert (event.id, event.name, event.data) == (
+                "event-1",
+                "report.new",
+                {"a": 1},
+            )
+
+
+@pytest.mark.parametrize(
+    ("body", "minutes", "change"),
+    [
+        (BODY + b" ", 0, {}),
+        (BODY, -6, {}),
+        (BODY, 6, {}),
+        (BODY, 0, {"Webhook-Id": "event-2"}),
+        (BODY, 0, {"Webhook-Signature": "v1,AAAA"}),
+        (BODY, 0, {"Webhook-Signature": "v1,\u00e4"}),
+        (BODY, 0, {"Webhook-Timestamp": "soon"}),
+        (BODY, 0, {"Webhook-Id": ""}),
+    ],
+)
+def test_webhook_that_is_forged_or_old_is_refused(
+    package, body: bytes, minutes: int, change: dict[str, str]
+):
+    headers = signed(SECRETS[0], datetime.now(UTC) + timedelta(minutes=minutes))
+
+    with (
+        package.Client(KEY, "https://verify.test") as client,
+        pytest.raises(package.InvalidSignature),
+    ):
+        client.webhooks.verify(body, headers | change, SECRETS)
+
+
+@pytest.mark.slow
+def test_package_passes_strict_type_checks():
+    strict = ["--strict", "--config-file=", "--cache-dir=/dev/null"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *strict, "verification_reports"],
+        cwd=generate_client(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout
