@@ -300,7 +300,8 @@ def _event_webhook(name: Event.Name) -> OpenApiWebhook:
             operation_id=f"receive{shape.__name__.removesuffix('Event')}",
             summary=str(name.label).removesuffix("."),
             description=SIGNATURE_DESCRIPTION,
-            tags=["webhooks"],
+            # Generators of clients write one file for each tag of either kind.
+            tags=["receiver"],
             request=shape,
             responses=RECEIVER_RESPONSES,
             examples=[example],

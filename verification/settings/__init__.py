@@ -410,6 +410,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "packages", "description": "Named sets of checks."},
         {"name": "monitoring", "description": "Run checks again, be told of changes."},
         {"name": "webhooks", "description": "Events, pushed to your own receiver."},
+        {"name": "receiver", "description": "What your own receiver gets."},
         {"name": "corrections", "description": "Findings that subjects call wrong."},
         {"name": "erasures", "description": "Erased subjects, and the certificates."},
         {"name": "policy", "description": "Your own rules that decide about reports."},
