@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -39,15 +40,18 @@ def envelope(event: Event) -> bytes:
 
     Raises ValueError when the payload was purged.
     """
+    return orjson.dumps(envelope_members(event))
+
+
+def envelope_members(event: Event) -> dict[str, Any]:
+    """Return what clients read of an event. Raises ValueError as `envelope`."""
     if event.payload is None:
         raise ValueError("the payload was purged")
-    return orjson.dumps(
-        {
-            "event": event.name,
-            "timestamp": utc_text(event.created_at),
-            "data": event.payload,
-        }
-    )
+    return {
+        "event": event.name,
+        "timestamp": utc_text(event.created_at),
+        "data": event.payload,
+    }
 
 
 def event_rows(events: Iterable[NewEvent], at: datetime) -> Rows:

@@ -59,18 +59,27 @@ class Event(models.Model):
     # Set when the report's subject objected: it is not sent again.
     restricted_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=now, editable=False)
+    # The place in the feed; null until a client reads the feed: `feed.py`.
+    listed_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["name", "cause"], name="one_event_a_cause")
         ]
         indexes = [
+            # The feed, and the events that have no place in it yet.
+            models.Index(
+                fields=["workspace", "environment", "listed_at", "id"],
+                include=["name", "created_at"],
+                condition=Q(payload__isnull=False, restricted_at=None),
+                name="events_to_pull",
+            ),
             # The purge of payloads.
             models.Index(
                 fields=["created_at"],
                 condition=Q(payload__isnull=False),
                 name="events_with_payload",
-            )
+            ),
         ]
 
     def __str__(self) -> str:

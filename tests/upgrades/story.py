@@ -114,6 +114,8 @@ def story(
     hire_staff(another_api.workspace)
     join_workspace(another_api.workspace)
     decide_by_rules(another_api)
+    # Events get their place when somebody pulls them.
+    assert another_api.get("/events").json()["content"]
     run_schedule()
     # The records of the API's requests wait for the thread of a web process.
     writer.flush()

@@ -253,12 +253,15 @@ def _digits(value: Any) -> Any:
     return value
 
 
+PageSize = Annotated[int, Field(ge=1, le=200), BeforeValidator(_digits)]
+
+
 class PageQuery(Shape):
     """Pages start at 0."""
 
     page: Annotated[int, Field(ge=0, le=1_000_000_000), BeforeValidator(_digits)] = 0
     """Zero-based."""
-    size: Annotated[int, Field(ge=1, le=200), BeforeValidator(_digits)] = 20
+    size: PageSize = 20
     """The most items on a page."""
 
 

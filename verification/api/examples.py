@@ -519,3 +519,45 @@ TEST_DELIVERY: dict[str, Any] = {
     "nextAttemptAt": ENDED_AT,
     "attempts": [],
 }
+PULLED_EVENTS: dict[str, Any] = {
+    "content": [
+        {
+            "id": SUMMARY["id"],
+            "event": "report.restricted",
+            "timestamp": ENDED_AT,
+            "data": {
+                "workspaceId": WORKSPACE_ID,
+                "reportId": REPORT_ID,
+                "requestedBy": "SUBJECT",
+                "restrictedAt": ENDED_AT,
+            },
+        }
+    ],
+    "nextCursor": "AAZECC52-0QBmlssfR5_Op8OO4ocLU5fAAZECC52-0Q",
+    "hasMore": False,
+}
+ME: dict[str, Any] = {
+    "workspace": {"id": WORKSPACE_ID, "name": "Acacia Lenders"},
+    "environment": "sandbox",
+    "key": {
+        "id": "019a5b2b-22bb-7e13-9d2c-6b5f4e3d2c1b",
+        "name": "Server",
+        "expiresAt": None,
+    },
+    "scopes": ["reports:create", "reports:read"],
+    "limits": {
+        "requestsPerMinute": 3000,
+        "createsPerMinute": 600,
+        "exportsPerMinute": 10,
+        "reportsPerRequest": 500,
+        "checksPerReport": 10,
+        "bodyBytes": 2_097_152,
+    },
+    "version": "1.1.0",
+}
+BALANCE: dict[str, Any] = {
+    "mode": "PREPAID",
+    "balance": {"amount": 12_450.0, "currency": "KES"},
+    "limit": {"amount": 5_000.0, "currency": "KES"},
+    "available": {"amount": 17_450.0, "currency": "KES"},
+}

@@ -231,6 +231,14 @@ _PROBLEM_KINDS = [
         "Read the report itself; it is kept for longer.",
     ),
     ProblemKind(
+        "cursor-expired",
+        410,
+        "Events after the cursor are no longer kept",
+        "Events are kept for 30 days. The cursor is older, so events that follow it "
+        "may be deleted.",
+        "Read the reports that matter to you, then the events without a cursor.",
+    ),
+    ProblemKind(
         "event-restricted",
         409,
         "The event is not sent again",

@@ -56,6 +56,7 @@ from verification.reports.status import (
 )
 from verification.web.request import current_request_id
 from webhooks.configuration import NotConfigured, SecretRequired
+from webhooks.feed import CursorExpired
 from webhooks.models import Configuration, Delivery
 from webhooks.redelivery import (
     ConfigurationDisabled,
@@ -332,6 +333,7 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     ConfigurationDisabled: "webhook-disabled",
     EventPurged: "event-purged",
     EventRestricted: "event-restricted",
+    CursorExpired: "cursor-expired",
     SecretRequired: lambda e: wrong_member(
         "required",
         "The first configuration needs its secret.",

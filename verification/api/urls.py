@@ -15,9 +15,11 @@ from verification.api.checks import (
 from verification.api.corrections import CorrectionViewSet
 from verification.api.erasures import ErasureViewSet
 from verification.api.exports import ExportViewSet
+from verification.api.me import BalanceViewSet, MeViewSet
 from verification.api.monitoring import AlertViewSet, MonitoringViewSet
 from verification.api.policies import PolicyViewSet
 from verification.api.provider_callbacks import PaymentEventView
+from verification.api.pulled_events import PulledEventViewSet
 from verification.api.reports import ReportViewSet
 from verification.api.webhooks import (
     DeliveryViewSet,
@@ -39,6 +41,7 @@ router.register("monitoring/alerts", AlertViewSet, basename="alert")
 router.register("monitoring", MonitoringViewSet, basename="rule")
 router.register("webhooks/deliveries", DeliveryViewSet, basename="delivery")
 router.register("webhooks", WebhookSendingViewSet, basename="webhook")
+router.register("events", PulledEventViewSet, basename="event")
 
 configuration = WebhookConfigurationViewSet.as_view(
     {"get": "retrieve", "post": "create", "delete": "destroy"}
@@ -46,6 +49,8 @@ configuration = WebhookConfigurationViewSet.as_view(
 urlpatterns = [
     path("", include(router.urls)),
     path("webhooks/config", configuration),
+    path("me", MeViewSet.as_view({"get": "retrieve"})),
+    path("balance", BalanceViewSet.as_view({"get": "retrieve"})),
     path("webhooks/payment-provider", PaymentEventView.as_view()),
 ]
 

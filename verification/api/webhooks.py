@@ -303,7 +303,10 @@ class DeliveryViewSet(OperationViewSet):
         example=examples.DELIVERIES,
     )
     def list(self, request: Request) -> PageEnvelope:
-        """List deliveries, newest first. Get a single delivery to see its attempts."""
+        """List deliveries, newest first. Get a single delivery to see its attempts.
+
+        A client without a receiver pulls events by `GET /api/v1/events`.
+        """
         found = list_deliveries(
             *_client_key(self.client),
             event=self.query.event,
