@@ -71,6 +71,7 @@ SCOPES = {
     ("get", "/api/v1/me"): None,
     ("get", "/api/v1/balance"): "reports:read",
     ("get", "/api/v1/events"): "webhooks:manage",
+    ("post", "/api/v1/sandbox/reports/{reportId}/consent"): "reports:create",
     ("post", "/api/v1/webhooks/config"): "webhooks:manage",
     ("get", "/api/v1/webhooks/config"): "webhooks:manage",
     ("delete", "/api/v1/webhooks/config"): "webhooks:manage",
@@ -123,6 +124,7 @@ BODIES = {
     ("post", "/api/v1/reports/quote"): {"reports": [company()]},
     ("post", "/api/v1/reports/{reportId}/draft"): {"purpose": "Taken over"},
     ("post", "/api/v1/reports/{reportId}/decision"): {"status": "APPROVED"},
+    ("post", "/api/v1/sandbox/reports/{reportId}/consent"): {"action": "grant"},
     ("post", "/api/v1/webhooks/config"): {
         "url": "https://taken.over.test/",
         "enabledEvents": [],
@@ -230,7 +232,9 @@ def test_object_of_the_other_environment_is_not_found(api: Api, live_api: Api):
         for key in OF_AN_OBJECT:
             answer = call(key, urls[key[1]], token)
 
-            assert (answer.status_code, code(answer)) == (404, "not-found"), key
+            is_refused = stranger is live_api and "/sandbox/" in key[1]
+            refusal = (403, "sandbox-only") if is_refused else (404, "not-found")
+            assert (answer.status_code, code(answer)) == refusal, key
             assert count_rows() == before, key
 
 
@@ -274,6 +278,7 @@ def test_key_needs_no_other_scope(api: Api):
         "consent-not-resendable",
         "payment-not-resendable",
         "subject-link-not-sendable",
+        "sandbox-action-not-possible",
     }
     for key in CLOSED:
         needed = OPERATIONS[key].get("x-required-scope")

@@ -104,6 +104,9 @@ class OperationViewSet(GenericViewSet):
     lookup_value_converter = "uuid"
     lookup_description: ClassVar[str] = ""
     """What the document says of the parameter in the path."""
+    common_problems: ClassVar[dict[str, str]] = {}
+    """The codes of problems that all its operations have, with a name for the document.
+    """
     client: Client
     query: Any
     """The query parameters in the declared shape."""

@@ -98,6 +98,14 @@ _PROBLEM_KINDS = [
         "Use the address that begins with https, and replace the key with a new one.",
     ),
     ProblemKind(
+        "sandbox-only",
+        403,
+        "This works in the sandbox alone",
+        "The address acts on the sandbox, and the API key is a live one.",
+        "Use a test key, which begins with vrf_test_. Nothing acts on production this "
+        "way.",
+    ),
+    ProblemKind(
         "not-found",
         404,
         "Not found",
@@ -187,6 +195,14 @@ _PROBLEM_KINDS = [
         "There is no payment link to send",
         "The report asks nobody to pay now, or it was paid.",
         "Read the payment state. An edit of a draft can ask for payment again.",
+    ),
+    ProblemKind(
+        "sandbox-action-not-possible",
+        409,
+        "The action is not possible now",
+        "The state of the object does not take this action, and nothing was changed.",
+        "“possible” names the actions that it takes now. Read the object, as somebody "
+        "else may have been faster.",
     ),
     ProblemKind(
         "idempotency-in-progress",

@@ -54,6 +54,7 @@ from verification.reports.status import (
     NotLaunchable,
     NotRetryable,
 )
+from verification.sandbox.refusals import NotPossible
 from verification.web.request import current_request_id
 from webhooks.configuration import NotConfigured, SecretRequired
 from webhooks.feed import CursorExpired
@@ -80,6 +81,7 @@ CODE_MEMBERS = (
     "consentStatus",
     "paymentStatus",
     "pauseReason",
+    "possible",
 )
 SECONDS_UNTIL_AVAILABLE = "5"
 LAUNCH_REMEDIES = {
@@ -346,6 +348,10 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     Rule.DoesNotExist: "not-found",
     Alert.DoesNotExist: "not-found",
     NotResumable: lambda e: Problem("rule-not-resumable", str(e), pauseReason=e.reason),
+    # The sandbox
+    NotPossible: lambda e: Problem(
+        "sandbox-action-not-possible", str(e), possible=e.possible
+    ),
 }
 
 

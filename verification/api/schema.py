@@ -340,22 +340,23 @@ class BearerScheme(OpenApiAuthenticationExtension):
         return {"Bearer": [scope] if scope else []}
 
 
-IDEMPOTENCY_PARAMETERS = [
-    OpenApiParameter(
-        "Idempotency-Key",
-        {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[ -~]+$"},
-        OpenApiParameter.HEADER,
-        description="A repeated request with the same key gets the first answer again "
-        "and creates nothing. Remembered for 72 hours.",
-    ),
-    OpenApiParameter(
-        "Idempotent-Replayed",
-        {"type": "string", "enum": ["true"]},
-        OpenApiParameter.HEADER,
-        response=[201],
-        description="There when the answer is an earlier one, given again.",
-    ),
-]
+def _idempotency_parameters(status: int) -> list[OpenApiParameter]:
+    return [
+        OpenApiParameter(
+            "Idempotency-Key",
+            {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[ -~]+$"},
+            OpenApiParameter.HEADER,
+            description="A repeated request with the same key gets the first answer "
+            "again and creates nothing. Remembered for 72 hours.",
+        ),
+        OpenApiParameter(
+            "Idempotent-Replayed",
+            {"type": "string", "enum": ["true"]},
+            OpenApiParameter.HEADER,
+            response=[status],
+            description="There when the answer is an earlier one, given again.",
+        ),
+    ]
 
 
 def _parameter_schema(member: Schema) -> Schema:
@@ -410,7 +411,7 @@ class OperationSchema(AutoSchema):
         declared, view = self.operation, cast(Any, self.view)
         parameters = self._query_parameters(declared.query) if declared.query else []
         if declared.idempotent_as:
-            parameters += IDEMPOTENCY_PARAMETERS
+            parameters += _idempotency_parameters(declared.status)
         lookup = getattr(view, "lookup_url_kwarg", "")
         if lookup and f"{{{lookup}}}" in self.path:
             is_uuid = view.lookup_value_converter == "uuid"
@@ -490,6 +491,7 @@ class OperationSchema(AutoSchema):
         if self.operation.idempotent_as:
             yield from IDEMPOTENCY_CODES
         yield from self.operation.problems
+        yield from getattr(self.view, "common_problems", {})
 
     def _problems(self) -> dict[str, Schema]:
         codes = set(self._codes())
@@ -530,7 +532,11 @@ class OperationSchema(AutoSchema):
             return "".join(map(str.capitalize, kinds[0].code.split("-")))
         if any(kind.code in self.operation.problems for kind in kinds):
             return ""
-        return HTTPStatus(kinds[0].status).phrase.replace(" ", "")
+        common = getattr(self.view, "common_problems", {})
+        names = [common[kind.code] for kind in kinds if kind.code in common]
+        return (
+            names[0] if names else HTTPStatus(kinds[0].status).phrase.replace(" ", "")
+        )
 
     def _example(self, kind: ProblemKind) -> Schema:
         value = {

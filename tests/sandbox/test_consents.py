@@ -1,0 +1,87 @@
+"""The client acts in its sandbox as the subject."""
+
+from typing import Any
+
+import pytest
+
+from tests.world.clients import HOSTED, Api, error_codes, person
+from tests.world.orders import count_rows
+from verification.consents.models import ConsentRecord
+
+
+@pytest.fixture
+def asked(api: Api) -> str:
+    """Return a report that waits for its subject."""
+    return str(api.create({**person(), "consent": HOSTED})["id"])
+
+
+def act(api: Api, report_id: str, action: str, **more: Any) -> dict[str, Any]:
+    body = {"action": action, **more}
+    answer = api.post(f"/sandbox/reports/{report_id}/consent", body)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def test_grant_starts_the_checks_and_says_how_it_came(api: Api, asked: str):
+    state = act(api, asked, "grant")
+
+    assert (state["status"], state["consentState"]["status"]) == ("RUNNING", "GRANTED")
+    record = ConsentRecord.objects.get(report=asked)
+    evidence = record.evidence or {}
+    assert evidence["confirmedBy"] == "SANDBOX_API"
+    assert evidence["typedName"] == "Wanjiku Kamau"
+    assert "Acacia Lenders" in evidence["text"]
+    api.work()
+    assert api.report(asked)["status"] == "READY"
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "code"),
+    [
+        ("decline", "DECLINED", "CONSENT_DECLINED"),
+        ("expire", "EXPIRED", "CONSENT_EXPIRED"),
+    ],
+)
+def test_report_fails_when_the_subject_does_not_agree(
+    api: Api, asked: str, action: str, status: str, code: str
+):
+    act(api, asked, action)
+
+    report = api.report(asked)
+    assert (report["status"], report["failure"]["code"]) == ("FAILED", code)
+    assert report["consentState"]["status"] == status
+
+
+def test_withdrawal_keeps_its_reason(api: Api, asked: str):
+    act(api, asked, "grant")
+
+    state = act(api, asked, "withdraw", reason="I moved")
+
+    assert state["status"] == "CANCELLED"
+    assert state["consentState"]["reason"] == "I moved"
+
+
+def test_action_that_the_state_does_not_take_changes_nothing(api: Api, asked: str):
+    before = count_rows()
+
+    problem = api.refused(f"/sandbox/reports/{asked}/consent", {"action": "withdraw"})
+
+    assert problem["code"] == "sandbox-action-not-possible"
+    assert problem["possible"] == ["grant", "decline", "expire"]
+    assert count_rows() == before
+
+
+def test_unknown_action_is_refused(api: Api, asked: str):
+    problem = api.refused(f"/sandbox/reports/{asked}/consent", {"action": "agree"})
+
+    assert error_codes(problem) == {"#/action": "invalid-choice"}
+
+
+def test_repeated_action_with_its_key_gets_the_first_answer(api: Api, asked: str):
+    path, body = f"/sandbox/reports/{asked}/consent", {"action": "grant"}
+
+    first, again = (api.post(path, body, Idempotency_Key="k") for _ in "12")
+
+    assert (again.status_code, again.json()) == (200, first.json())
+    assert again["Idempotent-Replayed"] == "true"
+    assert ConsentRecord.objects.count() == 1
