@@ -25,6 +25,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from verification.api.content import JSON_LINES
+from verification.api.examples import REPORT
 from verification.api.operations import Operation
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
@@ -482,6 +483,11 @@ class OperationSchema(AutoSchema):
         for body in bodies.values():
             headers = {name: self._header(name) for name in self._common_headers()}
             body["headers"] = {**body.get("headers", {}), **headers}
+            for content in body.get("content", {}).values():
+                for name, example in content.get("examples", {}).items():
+                    if example["value"] == REPORT:
+                        shared = self._component("examples", "Report", example)
+                        content["examples"][name] = shared
         return {**bodies, **self._problems()}
 
     def _common_headers(self) -> list[str]:
