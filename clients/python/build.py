@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 from openapi_python_client import generate
-from openapi_python_client.config import Config, ConfigFile, MetaType
+from openapi_python_client.config import ClassOverride, Config, ConfigFile, MetaType
 from openapi_python_client.parser.errors import ErrorLevel
 
 HERE = Path(__file__).resolve().parent
@@ -74,6 +74,10 @@ def generate_package(folder: Path) -> Path:
     config = Config.from_sources(
         ConfigFile(
             literal_enums=True,
+            # In a module of its member's name, mypy mistakes one for the other.
+            class_overrides={
+                "Balance": ClassOverride(class_name="Balance", module_name="balances")
+            },
             post_hooks=[],
             content_type_overrides={"application/pdf": "application/octet-stream"},
         ),

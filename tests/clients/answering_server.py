@@ -23,7 +23,11 @@ class Received:
     method: str
     path: str
     headers: dict[str, str]
-    body: Any
+    content: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.content)
 
 
 class AnsweringServer:
@@ -58,14 +62,8 @@ class AnsweringServer:
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         sent = request.rfile.read(int(request.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in request.headers.items()}
-        self.received.append(
-            Received(
-                request.command,
-                request.path,
-                headers,
-                json.loads(sent) if sent else None,
-            )
-        )
+        received = Received(request.command, request.path, headers, sent)
+        self.received.append(received)
         # The last answer is given to all further requests.
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if answer.silent:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -41,18 +42,26 @@ def call(
     """Call something of a client. It does not wait long before it tries again."""
     monkeypatch.setattr(random, "uniform", lambda *limits: 0)
 
-    def call(url: str, use: Callable[[Any], Any], **options: Any) -> Any:
+    def call(
+        url: str, use: Callable[[Any], Any], limit: int | None = None, **options: Any
+    ) -> Any:
         if request.param == "sync":
             with package.Client(KEY, url, **options) as client:
                 found = use(client)
-                return found if not hasattr(found, "__next__") else list(found)
+                items = hasattr(found, "__next__")
+                return list(islice(found, limit)) if items else found
 
         async def run() -> Any:
             async with package.AsyncClient(KEY, url, **options) as client:
                 found = use(client)
                 if isinstance(found, Awaitable):
                     return await found
-                return [item async for item in found]
+                items = []
+                async for item in found:
+                    items.append(item)
+                    if len(items) == limit:
+                        break
+                return items
 
         return asyncio.run(run())
 
@@ -62,11 +71,7 @@ def call(
 def example(method: str, path: str, status: str) -> Any:
     operation = document()["paths"][path][method]
     content = operation["responses"][status]["content"]["application/json"]
-    answer = content["examples"]["Answer"]
-    if "$ref" in answer:
-        name = answer["$ref"].rpartition("/")[2]
-        answer = document()["components"]["examples"][name]
-    return deepcopy(answer["value"])
+    return deepcopy(content["examples"]["Answer"]["value"])
 
 
 def wait(client: Any) -> Any:
@@ -234,6 +239,30 @@ def test_pages_are_iterated_without_repeating_a_shifted_report(call):
 
     assert [report.id for report in found] == ["a", "b"]
     assert server.received[1].path == f"{PATH}?page=1&size=20&status=READY"
+
+
+def test_events_are_followed_from_page_to_page(call):
+    page = example("get", "/api/v1/events", "200")
+    first, second, third = ({**page["content"][0], "id": each} for each in "abc")
+    pages = [
+        page | {"content": [first, second], "nextCursor": "after-b", "hasMore": True},
+        page | {"content": [], "nextCursor": "after-none", "hasMore": True},
+        page | {"content": [third | {"event": "of.a.newer.server"}]},
+    ]
+    with AnsweringServer(*map(Answer, pages)) as server:
+        found = call(
+            server.url,
+            lambda client: client.events.follow(cursor="start", types=["a", "b"]),
+            limit=3,
+        )
+
+    assert [event.id for event in found] == ["a", "b", "c"]
+    assert [event.cursor for event in found] == ["start", "after-b", page["nextCursor"]]
+    assert found[2].name == "of.a.newer.server"
+    assert found[0].timestamp == first["timestamp"]
+    assert found[0].data == first["data"]
+    cursors = [each.path.split("?")[1].split("&")[0] for each in server.received]
+    assert cursors == ["cursor=start", "cursor=after-b", "cursor=after-none"]
 
 
 @pytest.mark.parametrize("status", ["READY", "FAILED", "CANCELLED", "PARTIAL"])

@@ -1,16 +1,24 @@
 """The Python client and its guide against the running service."""
 
+import json
 import os
 import re
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import standardwebhooks
 
+from tests.clients.answering_server import Answer, AnsweringServer
 from tests.clients.python_client import SOURCES, install_client
 from tests.service.conftest import Client
 from tests.world.service import Service
+from tests.world.waiting import until
 
+READER = Path(__file__).parents[1] / "clients" / "read_answers.py"
 README = (SOURCES / "README.md").read_text()
 (QUICK_START,) = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
@@ -47,3 +55,109 @@ def test_quick_start_ends_with_a_completed_report(
 
     assert done.stdout == "READY LOW\n", done.stderr
     assert len([line for line in QUICK_START.splitlines() if line]) <= 12
+
+
+def test_client_generated_for_1_0_reads_the_answers_of_today(
+    service: Service, tmp_path: Path
+):
+    """Its document closed the enumerations, so it reads the values of its time."""
+    client = Client(service, "sandbox")
+    document = SOURCES.parents[1] / "tests/api/released/1.0.0.yaml"
+    generator = [sys.executable, "-m", "openapi_python_client", "generate"]
+    names = ["--meta=none", "--output-path", str(tmp_path / "released_client")]
+    subprocess.run(
+        [*generator, *names, "--path", str(document)], check=True, capture_output=True
+    )
+
+    done = subprocess.run(
+        [sys.executable, str(READER), client.key, service.url],
+        env={"PYTHONPATH": str(tmp_path), "NO_PROXY": "*"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+class Command:
+    """Runs `vrf` as a developer does, with a home of its own."""
+
+    def __init__(self, programs: Path, home: Path) -> None:
+        self._program = str(programs / "vrf")
+        self._environment = {"XDG_CONFIG_HOME": str(home), "NO_PROXY": "*"}
+
+    def run(self, *arguments: str, typed: str = "") -> str:
+        done = subprocess.run(
+            [self._program, *arguments],
+            env=self._environment,
+            input=typed,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == (1 if done.stderr else 0), done
+        return done.stderr or done.stdout
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        with subprocess.Popen(
+            [self._program, *arguments],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.terminate()
+                process.wait(60)
+
+
+def test_vrf_orders_acts_and_forwards_events(
+    programs: Path, service: Service, tmp_path: Path
+):
+    client = Client(service, "sandbox")
+    vrf = Command(programs, tmp_path)
+    item = {
+        "subject": {
+            "subjectType": "INDIVIDUAL",
+            "fullName": "Wanjiku Kamau",
+            "idNumber": "90000000",
+        },
+        "checksRequested": ["IDENTITY"],
+        "purpose": "Loan application",
+        "consent": {"mode": "SERVICE_HOSTED"},
+    }
+
+    assert vrf.run("reports", "list") == "vrf: no key is stored: run vrf login\n"
+    login = ["login", "--url", service.url]
+    assert "401 invalid-api-key" in vrf.run(*login, typed="vrf_test_0\n")
+    assert vrf.run(*login, typed=f"{client.key}\n") == "Logged in to Acacia, sandbox.\n"
+    (stored,) = tmp_path.rglob("*.json")
+    assert stored.stat().st_mode & 0o777 == 0o600
+
+    failing, working = Answer(status=500), Answer(status=204)
+    with (
+        AnsweringServer(failing, working) as receiver,
+        vrf.running("listen", "--forward-to", f"{receiver.url}/hook") as listening,
+    ):
+        secret = listening.stdout.readline().split()[-1]
+        report = json.loads(vrf.run("reports", "create", "-", typed=json.dumps(item)))
+        waited = vrf.run("reports", "wait", report["id"])
+        assert waited.startswith("vrf: the subject must consent at http")
+        vrf.run("trigger", "consent.grant", report["id"])
+        ended = json.loads(vrf.run("reports", "wait", report["id"]))
+        until(lambda: "report.ready" in [e.body["event"] for e in receiver.received])
+
+    assert ended["status"] == "READY"
+    assert json.loads(vrf.run("reports", "get", report["id"])) == ended
+    listed = vrf.run("reports", "list", "--limit", "1")
+    assert listed == f"{report['id']}\tREADY\tWanjiku Kamau\n"
+    first, again, *others = receiver.received
+    assert first.path == "/hook"
+    assert first.body["event"] == again.body["event"] == "report.created"
+    for each in receiver.received:
+        standardwebhooks.Webhook(secret).verify(each.content, each.headers)
+    assert len({each.headers["webhook-id"] for each in [again, *others]}) == 3
+    assert "localhost only" in vrf.run("listen", "--forward-to", "http://acacia.test")

@@ -7,7 +7,7 @@ required. Answers are open, as they may gain members and values: docs/client/cha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -25,7 +25,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from verification.api.content import JSON_LINES
-from verification.api.examples import REPORT
 from verification.api.operations import Operation
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
@@ -126,8 +125,7 @@ def json_schema(shape: type[BaseModel], *, is_request: bool) -> Schema:
     } | titled
     if not is_request:
         closed = {REF + n for n, part in definitions.items() if "enum" in part}
-        schema = _opened(schema, closed)
-        definitions = _opened(definitions, closed) | _any_of(closed)
+        schema, definitions = _opened(schema, closed), _opened(definitions, closed)
     return {**schema, "$defs": definitions}
 
 
@@ -169,40 +167,29 @@ def _name_parts(schema: Any, names: dict[str, str], titled: Schema) -> Any:
     }
 
 
-_TEXT: Schema = {"type": "string"}
-
-
 def _opened(schema: Any, closed: set[str]) -> Any:
-    """Let an answer gain members, and its enumerations (`closed`) values."""
+    """Let an answer gain members, and its enumerations (`closed`) values.
+
+    `anyOf` the enumeration or a string is what generators make types of that know the
+    values and take others. An enumeration itself is closed, because requests use it.
+    """
     if isinstance(schema, list):
         return [_opened(item, closed) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("$ref") in closed:
-        return {**schema, "$ref": REF + _any_name(schema["$ref"])}
-    return {
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        return {"anyOf": [{"$ref": schema["$ref"]}, {"type": "string"}], **rest}
+    opened = {
         key: _opened(value, closed)
         for key, value in schema.items()
         if (key, value) != ("additionalProperties", False)
     }
-
-
-def _any_name(reference: str) -> str:
-    return f"Any{reference.removeprefix(REF)}"
-
-
-def _any_of(references: Iterable[str]) -> dict[str, Schema]:
-    """Return a component for each enumeration that takes its values and any other.
-
-    `anyOf` the enumeration or a string is what generators make types of that know the
-    values and take others. An enumeration itself is closed, because requests use it.
-    The component has a name of its own, since some generators name a part within
-    another by both, and `status` in CheckResult would replace CheckResultStatus.
-    """
-    return {
-        _any_name(reference): {"anyOf": [{"$ref": reference}, _TEXT]}
-        for reference in references
-    }
+    if "anyOf" in schema:
+        opened["anyOf"] = [
+            part for option in opened["anyOf"] for part in option.get("anyOf", [option])
+        ]
+    return opened
 
 
 COMMON_CODES = (
@@ -231,6 +218,7 @@ BODY_CODES = (
     "unsupported-media-type",
 )
 
+_TEXT: Schema = {"type": "string"}
 _PLACE = "where the rule is broken"
 PROBLEM: Schema = {
     "type": "object",
@@ -247,7 +235,7 @@ PROBLEM: Schema = {
         },
         "instance": {**_TEXT, "description": "The path of the request."},
         "code": {
-            "$ref": f"{REF}AnyProblemCode",
+            "anyOf": [{"$ref": f"{REF}ProblemCode"}, _TEXT],
             "description": "For programs.",
         },
         "requestId": {**_TEXT, "description": "Finds this request in the log."},
@@ -264,7 +252,7 @@ PROBLEM: Schema = {
         "reasons": {
             "type": "array",
             "description": "With report-not-launchable.",
-            "items": {"$ref": f"{REF}AnyLaunchObstacle"},
+            "items": {"anyOf": [{"$ref": f"{REF}LaunchObstacle"}, _TEXT]},
         },
         "errors": {
             "type": "array",
@@ -295,7 +283,6 @@ PROBLEM_PARTS: dict[str, Schema] = {
     "Problem": PROBLEM,
     "ProblemCode": {**_TEXT, "enum": sorted(PROBLEM_KINDS)},
     "LaunchObstacle": {**_TEXT, "enum": OBSTACLES},
-    **_any_of([f"{REF}ProblemCode", f"{REF}LaunchObstacle"]),
     "MemberError": MEMBER_ERROR,
 }
 HEADERS: dict[str, Schema] = {
@@ -483,11 +470,6 @@ class OperationSchema(AutoSchema):
         for body in bodies.values():
             headers = {name: self._header(name) for name in self._common_headers()}
             body["headers"] = {**body.get("headers", {}), **headers}
-            for content in body.get("content", {}).values():
-                for name, example in content.get("examples", {}).items():
-                    if example["value"] == REPORT:
-                        shared = self._component("examples", "Report", example)
-                        content["examples"][name] = shared
         return {**bodies, **self._problems()}
 
     def _common_headers(self) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,24 +13,28 @@ import httpx
 
 from . import _settings, _waiting, webhooks
 from ._requests import Again, Attempts, Request
-from .api.checks import AsyncChecks
-from .api.corrections import AsyncCorrections
-from .api.erasures import AsyncErasures
-from .api.exports import AsyncExports
-from .api.monitoring import AsyncMonitoring
-from .api.packages import AsyncPackages
-from .api.policy import AsyncPolicy
-from .api.reports import AsyncReports
-from .api.sandbox import AsyncSandbox
-from .api.webhooks import AsyncWebhooks
+from .api.balance import get_balance
+from .api.checks import AsyncChecksApi
+from .api.corrections import AsyncCorrectionsApi
+from .api.erasures import AsyncErasuresApi
+from .api.events import AsyncEventsApi
+from .api.exports import AsyncExportsApi
+from .api.me import get_me
+from .api.monitoring import AsyncMonitoringApi
+from .api.packages import AsyncPackagesApi
+from .api.policy import AsyncPolicyApi
+from .api.reports import AsyncReportsApi
+from .api.sandbox import AsyncSandboxApi
+from .api.webhooks import AsyncWebhooksApi
 from .errors import WaitTimeout
-from .models import CreatedReport, Report, ReportItem
+from .models import Balance, CreatedReport, Me, Report, ReportItem
 from .types import UNSET
+from .webhooks import Event
 
 T = TypeVar("T")
 
 
-class AsyncReportsOfClient(AsyncReports):
+class AsyncReports(AsyncReportsApi):
     async def create(
         self,
         report: ReportItem | Mapping[str, Any],
@@ -77,8 +82,38 @@ class AsyncReportsOfClient(AsyncReports):
             pause = min(pause * 1.5, 10.0)
 
 
-class AsyncWebhooksOfClient(AsyncWebhooks):
+class AsyncWebhooks(AsyncWebhooksApi):
     verify = staticmethod(webhooks.verify)
+
+
+class AsyncEvents(AsyncEventsApi):
+    async def follow(
+        self,
+        *,
+        cursor: str | None = None,
+        types: Sequence[str] = (),
+        since: datetime | None = None,
+        interval: float = 2.0,
+    ) -> AsyncIterator[Event]:
+        """Yield events as they happen, for ever; ask every `interval` seconds.
+
+        Store `event.cursor` when you have processed an event, and begin with it next
+        time: no event is missed, and a few may come twice. Without a cursor it begins
+        with the oldest event, or with the first one after `since`.
+        """
+        names = ",".join(types) or UNSET
+        while True:
+            page = await self.list(
+                cursor=cursor or UNSET,
+                since=UNSET if cursor or since is None else since,
+                types=names,
+            )
+            for place, event in enumerate(page.content, start=1):
+                is_last = place == len(page.content)
+                yield webhooks.pulled(event, page.next_cursor if is_last else cursor)
+            cursor = page.next_cursor
+            if not page.has_more:
+                await asyncio.sleep(interval)
 
 
 class AsyncClient:
@@ -99,30 +134,39 @@ class AsyncClient:
         max_retries: int = 4,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        self._settings = _settings.read(api_key, base_url)
+        self.settings = _settings.read(api_key, base_url)
         self._max_retries = max_retries
         self._own_http = None if http else httpx.AsyncClient(timeout=timeout)
         self._http = http or self._own_http or httpx.AsyncClient()
-        self.reports = AsyncReportsOfClient(self)
-        self.checks = AsyncChecks(self)
-        self.packages = AsyncPackages(self)
-        self.monitoring = AsyncMonitoring(self)
-        self.webhooks = AsyncWebhooksOfClient(self)
-        self.corrections = AsyncCorrections(self)
-        self.erasures = AsyncErasures(self)
-        self.exports = AsyncExports(self)
-        self.policy = AsyncPolicy(self)
-        self.sandbox = AsyncSandbox(self)
+        self.reports = AsyncReports(self)
+        self.checks = AsyncChecksApi(self)
+        self.packages = AsyncPackagesApi(self)
+        self.monitoring = AsyncMonitoringApi(self)
+        self.webhooks = AsyncWebhooks(self)
+        self.events = AsyncEvents(self)
+        self.corrections = AsyncCorrectionsApi(self)
+        self.erasures = AsyncErasuresApi(self)
+        self.exports = AsyncExportsApi(self)
+        self.policy = AsyncPolicyApi(self)
+        self.sandbox = AsyncSandboxApi(self)
 
     @property
     def environment(self) -> str:
         """`sandbox` or `production`, as the key's prefix tells."""
-        return self._settings.environment
+        return self.settings.environment
+
+    async def me(self) -> Me:
+        """Return what the key is, its workspace, scopes and limits."""
+        return await self.send(get_me.request())
+
+    async def balance(self) -> Balance:
+        """Return the money of the workspace in the key's environment."""
+        return await self.send(get_balance.request())
 
     async def send(self, request: Request[T]) -> T:
         """Send one request of an operation, again as long as that helps and is safe."""
         attempts = Attempts(request, self._max_retries)
-        arguments = self._settings.arguments(request)
+        arguments = self.settings.arguments(request)
         while True:
             try:
                 with attempts.attempt():
@@ -147,4 +191,4 @@ class AsyncClient:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._settings.base_url}, {self.environment})"
+        return f"{type(self).__name__}({self.settings.base_url}, {self.environment})"

@@ -12,18 +12,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import InvalidSignature
+from .models import PulledEvent
 
 TOLERANCE_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event. `id` is the same each time that it arrives; names may be new ones."""
+    """An event. `id` is the same each time that it arrives; names may be new ones.
+
+    `cursor` is there if the event was pulled: the place from which to go on.
+    """
 
     id: str
     name: str
     timestamp: str
     data: dict[str, Any]
+    cursor: str | None = None
 
 
 def verify(
@@ -56,16 +61,15 @@ def verify(
     ]
     if not any(matches):
         raise InvalidSignature("no signature matches")
-    return event_of(identity, json.loads(content))
+    payload = json.loads(content)
+    return Event(identity, payload["event"], payload["timestamp"], payload["data"])
 
 
-def event_of(identity: str, payload: dict[str, Any]) -> Event:
-    return Event(
-        id=identity,
-        name=payload["event"],
-        timestamp=payload["timestamp"],
-        data=payload["data"],
-    )
+def pulled(event: PulledEvent, cursor: str | None) -> Event:
+    """Return a pulled event as `verify` returns one that was delivered."""
+    payload = event.to_dict()
+    moment = payload["timestamp"].replace("+00:00", "Z")
+    return Event(event.id, payload["event"], moment, payload["data"], cursor)
 
 
 def sign(identity: str, timestamp: str, body: bytes, secret: str) -> str:

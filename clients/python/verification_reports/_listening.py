@@ -1,0 +1,70 @@
+"""`vrf listen`: events, pulled, signed again and posted to this machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import httpx
+
+from . import Client, Event, Problem
+from ._stored import Place
+from .webhooks import sign
+
+# Events hold personal data: they do not leave the machine.
+HOSTS = {"localhost", "127.0.0.1", "::1"}
+TRIES = 5
+SECONDS = 15.0
+
+
+def listen(client: Client, url: str, names: Sequence[str]) -> None:
+    """Post each event until it is interrupted; go on next time where it stopped."""
+    if httpx.URL(url).host not in HOSTS:
+        raise ValueError("events are forwarded to localhost only")
+    place = Place(client.settings)
+    if place.cursor is None:
+        place.move(_newest_cursor(client))
+    print(f"Forwarding to {url}; the signing secret is {place.secret}", flush=True)
+    with httpx.Client(timeout=SECONDS, trust_env=False) as receiver:
+        while True:
+            try:
+                for event in client.events.follow(cursor=place.cursor, types=names):
+                    _forward(receiver, url, event, place.secret)
+                    place.move(event.cursor)
+            except Problem as problem:
+                if problem.code != "cursor-expired":
+                    raise
+                print("Events after the last one are deleted; going on with new ones.")
+                place.move(_newest_cursor(client))
+
+
+def _newest_cursor(client: Client) -> str:
+    """Return where new events begin. This clock may be up to a minute ahead."""
+    since = datetime.now(UTC) - timedelta(minutes=1)
+    return client.events.list(since=since, size=200).next_cursor
+
+
+def _forward(receiver: httpx.Client, url: str, event: Event, secret: str) -> None:
+    payload = {"event": event.name, "timestamp": event.timestamp, "data": event.data}
+    body = json.dumps(payload).encode()
+    for attempt in range(1, TRIES + 1):
+        sent = str(int(time.time()))
+        headers = {
+            "Content-Type": "application/json",
+            "webhook-id": event.id,
+            "webhook-timestamp": sent,
+            "webhook-signature": sign(event.id, sent, body, secret),
+        }
+        try:
+            response = receiver.post(url, content=body, headers=headers)
+            said = str(response.status_code)
+        except httpx.RequestError as error:
+            said = type(error).__name__
+        print(f"{event.name} {event.id}: {said}", flush=True)
+        if said.startswith("2"):
+            return
+        if attempt < TRIES:
+            time.sleep(2 ** (attempt - 1))
+    print(f"{event.name} {event.id}: given up after {TRIES} attempts", flush=True)

@@ -1,0 +1,166 @@
+"""`vrf`: order reports, act in the sandbox, and get events on your machine."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from . import Client, VerificationError, __version__, _listening, _stored
+from ._requests import IDEMPOTENCY_KEY, Request
+
+KINDS = {"report": "reports", "rule": "monitoring", "delivery": "deliveries"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (VerificationError, ValueError, OSError) as error:
+        print(f"vrf: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="vrf", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(
+        name: str, run: Callable[[argparse.Namespace], None], text: str, under: Any
+    ) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = under.add_parser(
+            name, help=text, description=text
+        )
+        made.set_defaults(run=run)
+        return made
+
+    login = command("login", _login, "Store the address and a key.", commands)
+    login.add_argument("--url", help="address of the service")
+
+    listen = command(
+        "listen", _listen, "Post events to a receiver on this machine.", commands
+    )
+    listen.add_argument("--forward-to", required=True, metavar="URL")
+    listen.add_argument("--events", default="", help="names, with commas between")
+
+    trigger = command(
+        "trigger", _trigger, "Act as subject, payer or referee, or as time.", commands
+    )
+    trigger.add_argument("action", help="such as consent.grant or payment.pay")
+    trigger.add_argument("report")
+
+    skip = command("skip", _skip, "Do now what time would do next.", commands)
+    skip.add_argument("kind", choices=KINDS)
+    skip.add_argument("id")
+
+    reports = commands.add_parser("reports", help="Order and read reports.")
+    verbs = reports.add_subparsers(required=True, metavar="COMMAND")
+    create = command("create", _create, "Order one report.", verbs)
+    create.add_argument("file", help="JSON of a report request; - is standard input")
+    get = command("get", _get, "Print a report as JSON.", verbs)
+    get.add_argument("report")
+    listing = command("list", _list, "Print the newest reports.", verbs)
+    listing.add_argument("--status")
+    listing.add_argument("--search")
+    listing.add_argument("--limit", type=int, default=20)
+    wait = command("wait", _wait, "Wait for the end; print the report.", verbs)
+    wait.add_argument("report")
+    wait.add_argument("--timeout", type=float, default=600)
+    return parser
+
+
+def _login(options: argparse.Namespace) -> None:
+    url = options.url or input("Address of the service: ")
+    ask = getpass.getpass if sys.stdin.isatty() else lambda prompt: input()
+    key = ask("API key: ")
+    with Client(key, url) as client:
+        me = client.me()
+    _stored.write_key(key.strip(), url.strip())
+    print(f"Logged in to {me.workspace.name}, {me.environment}.")
+
+
+def _listen(options: argparse.Namespace) -> None:
+    with _client() as client:
+        names = [name for name in options.events.split(",") if name]
+        _listening.listen(client, options.forward_to, names)
+
+
+def _trigger(options: argparse.Namespace) -> None:
+    part, _, action = options.action.partition(".")
+    if not action:
+        raise ValueError("the action is a part and a verb, such as consent.grant")
+    path = f"reports/{quote(options.report, safe='')}/{quote(part, safe='')}"
+    with _client() as client:
+        _print(client.send(_sandbox_request(path, {"action": action})))
+
+
+def _skip(options: argparse.Namespace) -> None:
+    path = f"{KINDS[options.kind]}/{quote(options.id, safe='')}/skip"
+    with _client() as client:
+        _print(client.send(_sandbox_request(path, None)))
+
+
+def _sandbox_request(path: str, body: Any) -> Request[Any]:
+    def parse(response: httpx.Response) -> Any:
+        return response.json()
+
+    return Request(
+        "POST",
+        f"/api/v1/sandbox/{path}",
+        parse,
+        json=body,
+        headers={IDEMPOTENCY_KEY: ""},
+    )
+
+
+def _create(options: argparse.Namespace) -> None:
+    if options.file == "-":
+        item = json.load(sys.stdin)
+    else:
+        with open(options.file, "rb") as file:
+            item = json.load(file)
+    with _client() as client:
+        _print(client.reports.create(item).to_dict())
+
+
+def _get(options: argparse.Namespace) -> None:
+    with _client() as client:
+        _print(client.reports.get(options.report).to_dict())
+
+
+def _list(options: argparse.Namespace) -> None:
+    filters = {
+        name: getattr(options, name)
+        for name in ("status", "search")
+        if getattr(options, name)
+    }
+    with _client() as client:
+        for report in islice(client.reports.iterate(**filters), options.limit):
+            print(report.id, report.status, report.subject_name, sep="\t")
+
+
+def _wait(options: argparse.Namespace) -> None:
+    with _client() as client:
+        report = client.reports.wait_until_completed(
+            options.report, timeout=options.timeout
+        )
+        _print(report.to_dict())
+
+
+def _client() -> Client:
+    return Client(*_stored.read_key())
+
+
+def _print(answer: Any) -> None:
+    print(json.dumps(answer, indent=2, ensure_ascii=False))
