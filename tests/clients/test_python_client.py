@@ -71,7 +71,11 @@ def call(
 def example(method: str, path: str, status: str) -> Any:
     operation = document()["paths"][path][method]
     content = operation["responses"][status]["content"]["application/json"]
-    return deepcopy(content["examples"]["Answer"]["value"])
+    answer = content["examples"]["Answer"]
+    if "$ref" in answer:
+        name = answer["$ref"].rpartition("/")[2]
+        answer = document()["components"]["examples"][name]
+    return deepcopy(answer["value"])
 
 
 def wait(client: Any) -> Any:

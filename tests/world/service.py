@@ -48,6 +48,7 @@ ROLE = f"{DATABASE}_served"
 # Tests that use the service; `tests/conftest.py` gives them to two workers.
 SERVED = (
     "tests/browser/",
+    "tests/clients/test_other_languages.py",
     "tests/docs/test_installation_page.py",
     "tests/docs/test_monitoring_page.py",
     "tests/docs/test_readme.py",

@@ -26,7 +26,6 @@ from verification.values import formats
 from workspaces.models import Client, Environment, Scope
 
 REASON_LENGTH = 500
-NOT_POSSIBLE = "sandbox-action-not-possible"
 
 
 class IsTestKey(BasePermission):
@@ -68,7 +67,6 @@ def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> An
         idempotent_as=f"POST /sandbox/reports/{{reportId}}/{path}",
         answer=CreatedReport,
         example=examples.CREATE_RESPONSE["reports"][0],
-        problems=(NOT_POSSIBLE,),
         **declared,
     )
 
@@ -76,6 +74,10 @@ def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> An
 class SandboxReportViewSet(SandboxViewSet):
     """Reports of the sandbox, on which a client acts as the people they ask."""
 
+    common_problems = {
+        **SandboxViewSet.common_problems,
+        "sandbox-action-not-possible": "SandboxConflict",
+    }
     lookup_url_kwarg = "reportId"
     lookup_description = "The id of the report."
 

@@ -7,7 +7,7 @@ required. Answers are open, as they may gain members and values: docs/client/cha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from verification.api.content import JSON_LINES
+from verification.api.examples import REPORT
 from verification.api.operations import Operation
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
@@ -125,7 +126,8 @@ def json_schema(shape: type[BaseModel], *, is_request: bool) -> Schema:
     } | titled
     if not is_request:
         closed = {REF + n for n, part in definitions.items() if "enum" in part}
-        schema, definitions = _opened(schema, closed), _opened(definitions, closed)
+        schema = _opened(schema, closed)
+        definitions = _opened(definitions, closed) | _any_of(closed)
     return {**schema, "$defs": definitions}
 
 
@@ -167,29 +169,40 @@ def _name_parts(schema: Any, names: dict[str, str], titled: Schema) -> Any:
     }
 
 
-def _opened(schema: Any, closed: set[str]) -> Any:
-    """Let an answer gain members, and its enumerations (`closed`) values.
+_TEXT: Schema = {"type": "string"}
 
-    `anyOf` the enumeration or a string is what generators make types of that know the
-    values and take others. An enumeration itself is closed, because requests use it.
-    """
+
+def _opened(schema: Any, closed: set[str]) -> Any:
+    """Let an answer gain members, and its enumerations (`closed`) values."""
     if isinstance(schema, list):
         return [_opened(item, closed) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("$ref") in closed:
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        return {"anyOf": [{"$ref": schema["$ref"]}, {"type": "string"}], **rest}
-    opened = {
+        return {**schema, "$ref": REF + _any_name(schema["$ref"])}
+    return {
         key: _opened(value, closed)
         for key, value in schema.items()
         if (key, value) != ("additionalProperties", False)
     }
-    if "anyOf" in schema:
-        opened["anyOf"] = [
-            part for option in opened["anyOf"] for part in option.get("anyOf", [option])
-        ]
-    return opened
+
+
+def _any_name(reference: str) -> str:
+    return f"Any{reference.removeprefix(REF)}"
+
+
+def _any_of(references: Iterable[str]) -> dict[str, Schema]:
+    """Return a component for each enumeration that takes its values and any other.
+
+    `anyOf` the enumeration or a string is what generators make types of that know the
+    values and take others. An enumeration itself is closed, because requests use it.
+    The component has a name of its own, since some generators name a part within
+    another by both, and `status` in CheckResult would replace CheckResultStatus.
+    """
+    return {
+        _any_name(reference): {"anyOf": [{"$ref": reference}, _TEXT]}
+        for reference in references
+    }
 
 
 COMMON_CODES = (
@@ -218,7 +231,6 @@ BODY_CODES = (
     "unsupported-media-type",
 )
 
-_TEXT: Schema = {"type": "string"}
 _PLACE = "where the rule is broken"
 PROBLEM: Schema = {
     "type": "object",
@@ -235,7 +247,7 @@ PROBLEM: Schema = {
         },
         "instance": {**_TEXT, "description": "The path of the request."},
         "code": {
-            "anyOf": [{"$ref": f"{REF}ProblemCode"}, _TEXT],
+            "$ref": f"{REF}AnyProblemCode",
             "description": "For programs.",
         },
         "requestId": {**_TEXT, "description": "Finds this request in the log."},
@@ -252,7 +264,7 @@ PROBLEM: Schema = {
         "reasons": {
             "type": "array",
             "description": "With report-not-launchable.",
-            "items": {"anyOf": [{"$ref": f"{REF}LaunchObstacle"}, _TEXT]},
+            "items": {"$ref": f"{REF}AnyLaunchObstacle"},
         },
         "errors": {
             "type": "array",
@@ -283,6 +295,7 @@ PROBLEM_PARTS: dict[str, Schema] = {
     "Problem": PROBLEM,
     "ProblemCode": {**_TEXT, "enum": sorted(PROBLEM_KINDS)},
     "LaunchObstacle": {**_TEXT, "enum": OBSTACLES},
+    **_any_of([f"{REF}ProblemCode", f"{REF}LaunchObstacle"]),
     "MemberError": MEMBER_ERROR,
 }
 HEADERS: dict[str, Schema] = {
@@ -470,6 +483,11 @@ class OperationSchema(AutoSchema):
         for body in bodies.values():
             headers = {name: self._header(name) for name in self._common_headers()}
             body["headers"] = {**body.get("headers", {}), **headers}
+            for content in body.get("content", {}).values():
+                for name, example in content.get("examples", {}).items():
+                    if example["value"] == REPORT:
+                        shared = self._component("examples", "Report", example)
+                        content["examples"][name] = shared
         return {**bodies, **self._problems()}
 
     def _common_headers(self) -> list[str]:
