@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -23,7 +23,8 @@ from verification.api.docs import document
 
 KEY = "vrf_test_" + "0" * 38
 PATH = "/api/v1/reports"
-ORDER = {"subject": {"subjectType": "INDIVIDUAL"}, "purpose": "Loan"}
+ORDER = {"subject": {"dateOfBirth": date(1990, 1, 31)}, "purpose": "Loan"}
+SENT = {"subject": {"dateOfBirth": "1990-01-31"}, "purpose": "Loan"}
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +111,7 @@ def test_lost_answers_to_one_order_are_asked_for_with_one_key(call):
     assert len(set(keys[:5])) == 1
     assert keys[5:] != keys[:1]
     assert len(keys) == 6
-    assert server.received[0].body == {"reports": [ORDER]}
+    assert server.received[0].body == {"reports": [SENT]}
     assert server.received[0].headers["authorization"] == f"Bearer {KEY}"
 
 
@@ -398,6 +399,7 @@ def test_webhook_is_verified_with_either_kind_of_secret(package, secret: str):
         (BODY, 0, {"Webhook-Signature": "v1,AAAA"}),
         (BODY, 0, {"Webhook-Signature": "v1,\u00e4"}),
         (BODY, 0, {"Webhook-Timestamp": "soon"}),
+        (BODY, 0, {"Webhook-Timestamp": "9" * 5000}),
         (BODY, 0, {"Webhook-Id": ""}),
     ],
 )
@@ -411,6 +413,15 @@ def test_webhook_that_is_forged_or_old_is_refused(
         pytest.raises(package.InvalidSignature),
     ):
         client.webhooks.verify(body, headers | change, SECRETS)
+
+
+@pytest.mark.parametrize("secrets", ["", [], [SECRETS[0], ""]])
+def test_webhook_is_not_verified_with_an_empty_secret(package, secrets: Any):
+    with (
+        package.Client(KEY, "https://verify.test") as client,
+        pytest.raises(ValueError, match="empty"),
+    ):
+        client.webhooks.verify(BODY, signed(SECRETS[0], datetime.now(UTC)), secrets)
 
 
 @pytest.mark.slow

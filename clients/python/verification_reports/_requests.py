@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -75,6 +75,8 @@ def to_json(body: Any) -> Any:
         return {name: to_json(value) for name, value in body.items()}
     if isinstance(body, list | tuple):
         return [to_json(value) for value in body]
+    if isinstance(body, date):
+        return body.isoformat()
     return body.to_dict() if hasattr(body, "to_dict") else body
 
 

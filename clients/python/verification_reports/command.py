@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx
 
-from . import Client, VerificationError, __version__, _listening, _stored
+from . import Client, Problem, VerificationError, __version__, _listening, _stored
 from ._requests import IDEMPOTENCY_KEY, Request
 
 KINDS = {"report": "reports", "rule": "monitoring", "delivery": "deliveries"}
@@ -23,7 +23,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
-    except (VerificationError, ValueError, OSError) as error:
+    except Problem as problem:
+        faults = [f"  {one.place}: {one.detail}" for one in problem.faults]
+        print(f"vrf: {problem}", *faults, sep="\n", file=sys.stderr)
+        return 1
+    except (VerificationError, ValueError, OSError, EOFError) as error:
         print(f"vrf: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,11 +48,13 @@ def verify(
     identity = named.get("webhook-id", "")
     sent = named.get("webhook-timestamp", "")
     signatures = named.get("webhook-signature", "").split()
-    if not identity or not signatures or not (sent.isascii() and sent.isdecimal()):
+    if not identity or not signatures or not re.fullmatch("[0-9]{1,12}", sent):
         raise InvalidSignature("the request has no signature of Standard Webhooks")
     if abs(time.time() - int(sent)) > tolerance:
         raise InvalidSignature("the signature is too old, or a clock is wrong")
-    secrets = [secret] if isinstance(secret, str) else secret
+    secrets = [secret] if isinstance(secret, str) else list(secret)
+    if not all(secrets) or not secrets:
+        raise ValueError("a secret is empty: anybody could sign with it")
     expected = [sign(identity, sent, content, one).encode() for one in secrets]
     # Every pair is compared, so that the time tells nothing.
     matches = [
