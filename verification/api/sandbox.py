@@ -22,6 +22,7 @@ from verification.payments.models import Payment
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import RequestShape
 from verification.sandbox.consents import ConsentAction, act_as_subject
+from verification.sandbox.payments import PaymentAction, act_as_payer
 from verification.values import formats
 from workspaces.models import Client, Environment, Scope
 
@@ -55,6 +56,15 @@ class ConsentActionRequest(RequestShape):
     reason: formats.text(REASON_LENGTH) | None = None  # type: ignore[valid-type]
     """The subject's reason to decline or withdraw. `NOT_ME` is the reason of a stranger
     who got the link, `UNDER_AGE` that of a subject under 18."""
+
+
+class PaymentActionRequest(RequestShape):
+    """What the payer, their bank or time does."""
+
+    action: PaymentAction
+    """`more` and `less` pay another amount, `twice` pays two checkouts. `refund` gives
+    all of it back, within seconds; after `dispute` the payer's bank holds it. `expire`
+    ends the time to pay."""
 
 
 def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> Any:
@@ -101,6 +111,27 @@ class SandboxReportViewSet(SandboxViewSet):
     def _act_as_subject(self, report_id: UUID) -> CreatedReport:
         asked = read_shape(ConsentActionRequest, self.body)
         act_as_subject(self.client, report_id, asked.action, asked.reason or "")
+        return _report_state(self.client, report_id)
+
+    @action(detail=True, methods=["post"])
+    @_action_on_report(
+        "actOnPayment",
+        "Act as the payer",
+        "payment",
+        body=PaymentActionRequest,
+        body_example={"action": "pay"},
+    )
+    def payment(self, request: Request, reportId: UUID) -> Response:
+        """Pay a report as its payer, or fail to; refund or dispute what was paid.
+
+        It is what the buttons of the sandbox's checkout do. The checkout is opened if
+        the payer has not opened one.
+        """
+        return self.run_once(lambda: self._act_as_payer(reportId))
+
+    def _act_as_payer(self, report_id: UUID) -> CreatedReport:
+        asked = read_shape(PaymentActionRequest, self.body)
+        act_as_payer(self.client, report_id, asked.action)
         return _report_state(self.client, report_id)
 
 

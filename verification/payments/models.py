@@ -818,6 +818,8 @@ class SandboxCheckout(models.Model):
     refunds = models.JSONField(default=dict)
     created_at = models.DateTimeField(default=now, editable=False)
     paid_at = models.DateTimeField(null=True)
+    # When the payer's bank disputed all of it; the dispute stays open.
+    disputed_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return f"{self.state} {self.amount} {self.currency}"

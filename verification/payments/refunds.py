@@ -166,6 +166,18 @@ def refund_surplus(
         _create_refund(checkout, amount, cause, reason, SERVICE_STAFF, large=False)
 
 
+def refund_play_money(checkout: Checkout) -> None:
+    """Refund the rest of a locked checkout of the sandbox, as its client decides."""
+    _create_refund(
+        checkout,
+        checkout.refundable,
+        RefundCause.STAFF,
+        "The client refunds the play money of its sandbox.",
+        SERVICE_STAFF,
+        large=False,
+    )
+
+
 def refund_parts(payment_id: UUID) -> None:
     """Refund the parts of a locked payment whose rest did not come."""
     parts = Checkout.objects.parts(payment_id).select_for_update(no_key=True)

@@ -1,7 +1,7 @@
 """The built-in payment provider of the sandbox, which takes play money.
 
-Its checkout page (`hosted/sandbox_checkout.py`) plays every ending through
-`end_sandbox_checkout`. It reads and writes only `SandboxCheckout`, as a real provider
+Its checkout page and the API play every ending through `end_sandbox_checkout`, both by
+`sandbox/payments.py`. It reads and writes only `SandboxCheckout`, as a real provider
 keeps books of its own.
 """
 
@@ -24,6 +24,7 @@ from verification.providers.payment_provider import (
     CheckoutSnapshot,
     CheckoutState,
     DisputeSnapshot,
+    DisputeState,
     PromptFailure,
     ProviderEvent,
     ProviderPayment,
@@ -39,7 +40,8 @@ from verification.values.clock import now
 class SandboxProvider(CheckoutProvider):
     """Its page is one of ours, has buttons in place of methods, and takes any amount.
 
-    It has no dashboard, so that all its refunds are ours, and nothing is disputed.
+    It has no dashboard, so that all its refunds are ours. A client of the API disputes
+    a payment as the payer's bank would.
     """
 
     name = "sandbox"
@@ -78,7 +80,11 @@ class SandboxProvider(CheckoutProvider):
             failure = PromptFailure(checkout.failure) if checkout.failure else None
             return CheckoutSnapshot(state, failure=failure)
         return CheckoutSnapshot(
-            state, checkout.paid_amount, checkout.currency, f"sandbox-{reference}"
+            state,
+            checkout.paid_amount,
+            checkout.currency,
+            f"sandbox-{reference}",
+            disputes=tuple(_disputes(checkout)),
         )
 
     @transaction.atomic
@@ -129,10 +135,27 @@ class SandboxProvider(CheckoutProvider):
     def disputes_between(
         self, start: datetime, end: datetime
     ) -> Iterator[DisputeSnapshot]:
-        return iter(())
+        disputed = SandboxCheckout.objects.filter(
+            disputed_at__gte=start, disputed_at__lt=end
+        )
+        for checkout in disputed.order_by("disputed_at").iterator():
+            yield from _disputes(checkout)
 
     def disputes_of(self, transaction: str) -> Iterator[DisputeSnapshot]:
-        return iter(())
+        reference = transaction.removeprefix("sandbox-")
+        for checkout in SandboxCheckout.objects.filter(pk=reference):
+            yield from _disputes(checkout)
+
+
+def _disputes(checkout: SandboxCheckout) -> Iterator[DisputeSnapshot]:
+    if checkout.disputed_at and checkout.paid_amount is not None:
+        yield DisputeSnapshot(
+            f"sandbox-dispute-{checkout.reference}",
+            f"sandbox-{checkout.reference}",
+            DisputeState.OPEN,
+            checkout.paid_amount,
+            checkout.currency,
+        )
 
 
 def end_sandbox_checkout(

@@ -1,0 +1,107 @@
+"""The client acts in its sandbox as the payer."""
+
+from typing import Any
+
+import pytest
+
+from tests.world.clients import Api
+from tests.world.payments import candidate_item
+from tests.world.refunds import send_waiting_refunds
+from tests.world.threads import run_at_once
+from verification.payments.checkouts import open_prompt, send_prompt
+from verification.payments.models import Checkout, OperatorAlert, Payment, Refund
+
+
+@pytest.fixture
+def asked(api: Api) -> str:
+    """Return a report that waits for its payer."""
+    return str(api.create(candidate_item())["id"])
+
+
+def act(api: Api, report_id: str, action: str) -> dict[str, Any]:
+    answer = api.post(f"/sandbox/reports/{report_id}/payment", {"action": action})
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def refused(api: Api, report_id: str, action: str) -> list[str]:
+    """Return the actions that are possible in place of this one."""
+    problem = api.refused(f"/sandbox/reports/{report_id}/payment", {"action": action})
+    assert problem["code"] == "sandbox-action-not-possible"
+    return problem["possible"]
+
+
+@pytest.mark.parametrize(
+    ("actions", "status", "payment"),
+    [
+        ("pay", "RUNNING", "PAID"),
+        ("fail", "PENDING_PAYMENT", "FAILED"),
+        ("fail pay", "RUNNING", "PAID"),
+        ("cancel", "PENDING_PAYMENT", "PENDING"),
+        ("more", "RUNNING", "PAID"),
+        ("less", "PENDING_PAYMENT", "PENDING"),
+        ("less pay", "RUNNING", "PAID"),
+        ("twice", "RUNNING", "PAID"),
+        ("expire", "FAILED", "EXPIRED"),
+        ("less expire", "FAILED", "EXPIRED"),
+    ],
+)
+def test_payer_acts(api: Api, asked: str, actions: str, status: str, payment: str):
+    for action in actions.split():
+        state = act(api, asked, action)
+
+    assert (state["status"], state["paymentState"]["status"]) == (status, payment)
+
+
+@pytest.mark.parametrize(("action", "surplus"), [("more", 1), ("twice", 250)])
+def test_surplus_goes_back(api: Api, asked: str, action: str, surplus: int):
+    act(api, asked, action)
+
+    assert [r.amount for r in Refund.objects.all()] == [surplus]
+
+
+def test_paid_report_is_refunded_once(api: Api, asked: str):
+    act(api, asked, "pay")
+
+    act(api, asked, "refund")
+
+    assert refused(api, asked, "refund") == []
+    send_waiting_refunds()
+    assert api.report(asked)["paymentState"]["status"] == "REFUNDED"
+
+
+def test_disputed_money_is_held_and_alerts_no_operator(api: Api, asked: str):
+    act(api, asked, "pay")
+
+    act(api, asked, "dispute")
+
+    checkout = Checkout.objects.get()
+    assert (checkout.disputed, checkout.disputes.get().status) == (250, "OPEN")
+    assert not OperatorAlert.objects.exists()
+    assert refused(api, asked, "refund") == []
+
+
+def test_prompt_on_the_phone_is_paid(api: Api, asked: str):
+    payment = Payment.objects.get()
+    prompt = open_prompt(payment.pk, payment.generation, "+254712345678", "en")
+    send_prompt(prompt)
+
+    assert refused(api, asked, "less") == ["pay", "cancel", "expire"]
+    assert act(api, asked, "pay")["status"] == "RUNNING"
+    assert Checkout.objects.count() == 1
+
+
+def test_report_without_a_payer_takes_no_action(api: Api):
+    made = api.create(candidate_item(paymentMode="SELF"))
+
+    assert refused(api, made["id"], "pay") == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_of_two_payments_at_once_wins(api: Api, asked: str):
+    def pay(number: int) -> int:
+        path = f"/sandbox/reports/{asked}/payment"
+        return api.post(path, {"action": "pay"}).status_code
+
+    assert sorted(run_at_once(2, pay)) == [200, 409]
+    assert Checkout.objects.count() == 1
