@@ -73,6 +73,7 @@ SCOPES = {
     ("get", "/api/v1/events"): "webhooks:manage",
     ("post", "/api/v1/sandbox/reports/{reportId}/consent"): "reports:create",
     ("post", "/api/v1/sandbox/reports/{reportId}/payment"): "reports:create",
+    ("post", "/api/v1/sandbox/reports/{reportId}/reference"): "reports:create",
     ("post", "/api/v1/webhooks/config"): "webhooks:manage",
     ("get", "/api/v1/webhooks/config"): "webhooks:manage",
     ("delete", "/api/v1/webhooks/config"): "webhooks:manage",
@@ -127,6 +128,7 @@ BODIES = {
     ("post", "/api/v1/reports/{reportId}/decision"): {"status": "APPROVED"},
     ("post", "/api/v1/sandbox/reports/{reportId}/consent"): {"action": "grant"},
     ("post", "/api/v1/sandbox/reports/{reportId}/payment"): {"action": "pay"},
+    ("post", "/api/v1/sandbox/reports/{reportId}/reference"): {"action": "answer"},
     ("post", "/api/v1/webhooks/config"): {
         "url": "https://taken.over.test/",
         "enabledEvents": [],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from django.db.models import Sum
+from pydantic import StrictBool
 from rest_framework.decorators import action
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -15,7 +16,7 @@ from rest_framework.response import Response
 from verification.api import examples
 from verification.api.authentication import HasScope, count_request, key_of
 from verification.api.operations import OperationViewSet, operation, read_shape
-from verification.api.problems import Problem
+from verification.api.problems import Problem, pointer, wrong_member
 from verification.api.report_shapes import ConsentState, CreatedReport
 from verification.checks.events import PaymentState
 from verification.payments.models import Payment
@@ -23,7 +24,9 @@ from verification.reports.models import Report, ReportStatus
 from verification.reports.request import RequestShape
 from verification.sandbox.consents import ConsentAction, act_as_subject
 from verification.sandbox.payments import PaymentAction, act_as_payer
+from verification.sandbox.references import ReferenceAction, act_as_referee
 from verification.values import formats
+from verification.values.shapes import enumeration
 from workspaces.models import Client, Environment, Scope
 
 REASON_LENGTH = 500
@@ -65,6 +68,36 @@ class PaymentActionRequest(RequestShape):
     """`more` and `less` pay another amount, `twice` pays two checkouts. `refund` gives
     all of it back, within seconds; after `dispute` the payer's bank holds it. `expire`
     ends the time to pay."""
+
+
+WouldRehire = Literal["YES", "NO", "UNKNOWN"]
+REHIRE = enumeration("WouldRehire", get_args(WouldRehire))
+
+
+class ReferenceAnswers(RequestShape):
+    """What the referee says. What you leave out is as the subject stated it."""
+
+    employed: StrictBool = True
+    employer: formats.Name | None = None
+    job_title: formats.Name | None = None
+    employed_from: formats.Date | None = None
+    employed_to: formats.Date | None = None
+    still_employed: StrictBool | None = None
+    would_rehire: Annotated[WouldRehire, REHIRE] | None = None
+    remarks: formats.text(1000) | None = None  # type: ignore[valid-type]
+    referee_name: formats.Name | None = None
+    referee_title: formats.Name | None = None
+
+
+class ReferenceActionRequest(RequestShape):
+    """What the referee does, or what time does to their link."""
+
+    action: ReferenceAction
+    """`expire` ends the time to answer."""
+    answers: ReferenceAnswers | None = None
+    """Only with `answer`."""
+    reason: formats.text(REASON_LENGTH) | None = None  # type: ignore[valid-type]
+    """The referee's reason to decline."""
 
 
 def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> Any:
@@ -132,6 +165,36 @@ class SandboxReportViewSet(SandboxViewSet):
     def _act_as_payer(self, report_id: UUID) -> CreatedReport:
         asked = read_shape(PaymentActionRequest, self.body)
         act_as_payer(self.client, report_id, asked.action)
+        return _report_state(self.client, report_id)
+
+    @action(detail=True, methods=["post"])
+    @_action_on_report(
+        "actOnReference",
+        "Act as the referee",
+        "reference",
+        body=ReferenceActionRequest,
+        body_example={"action": "answer", "answers": {"wouldRehire": "NO"}},
+    )
+    def reference(self, request: Request, reportId: UUID) -> Response:
+        """Answer as the referee of an employment, decline, or let the link expire.
+
+        The sandbox asks a referee whose `refereeEmail` is `referee@sandbox.test`, when
+        the check runs. Without `answers` the referee confirms what the subject stated.
+        """
+        return self.run_once(lambda: self._act_as_referee(reportId))
+
+    def _act_as_referee(self, report_id: UUID) -> CreatedReport:
+        asked = read_shape(ReferenceActionRequest, self.body)
+        if asked.answers and asked.action != ReferenceAction.ANSWER:
+            raise wrong_member(
+                "not-allowed-here",
+                "Only the action answer has answers.",
+                pointer=pointer("answers"),
+            )
+        told = asked.answers or ReferenceAnswers()
+        answers = told.model_dump(by_alias=True, exclude_none=True)
+        reason = asked.reason or ""
+        act_as_referee(self.client, report_id, asked.action, answers, reason)
         return _report_state(self.client, report_id)
 
 

@@ -508,7 +508,7 @@ def _outcome_or_fault(provider: Provider, claimed: Claim, policy: Policy) -> Out
 
 def _call_provider(provider: Provider, claimed: Claim, policy: Policy) -> Outcome:
     if claimed.call_id is None and asks_referee(
-        claimed.name, claimed.report.environment
+        claimed.name, claimed.report.environment, claimed.subject
     ):
         # Without a live source the check runs in the job's thread, which may use rows.
         return run_reference_check(claimed)

@@ -24,7 +24,7 @@ from verification.providers.base import (
     covers_subject,
 )
 from verification.providers.opensanctions import OpenSanctions
-from verification.providers.sandbox import Sandbox
+from verification.providers.sandbox import Sandbox, reserved_members
 
 REFEREE_CHECK = "EMPLOYER_VERIFICATION"
 # Stands for all countries that a check's routes do not name.
@@ -142,9 +142,16 @@ def has_source(check: str, environment: str, country: str) -> bool:
     return route_for(check, environment, country).is_live
 
 
-def asks_referee(check: str, environment: str) -> bool:
-    """Return whether a referee answers the check, in place of a live source."""
-    return environment == "production" and check == REFEREE_CHECK
+def asks_referee(
+    check: str, environment: str, subject: Mapping[str, Any] | None = None
+) -> bool:
+    """Return whether a referee answers the check, in place of a live source.
+
+    In the sandbox only a referee with the reserved address of the subject does.
+    """
+    if environment == "production":
+        return check == REFEREE_CHECK
+    return check == REFEREE_CHECK and "refereeEmail" in reserved_members(subject or {})
 
 
 def live_sources() -> list[str]:

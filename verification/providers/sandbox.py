@@ -43,7 +43,7 @@ FAILED_TRIES = 2
 COMPARISONS: dict[str | None, dict[str, Any]] = {
     one.likeness: one.as_evidence() for one in (SAME, DIFFERENT)
 }
-# key of the subject -> reserved number -> outcome
+# key of the subject -> reserved number or address -> outcome
 RESERVED: dict[str, dict[str, str]] = {
     key: {
         normalise_identifier(number.replace("?", str(outcome["digit"]))): name
@@ -51,6 +51,7 @@ RESERVED: dict[str, dict[str, str]] = {
     }
     for key, number in DATA["numbers"].items()
 }
+RESERVED["refereeEmail"] = {normalise_identifier(DATA["referee"]): "REFEREE"}
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 MASK_64 = 2**64 - 1
 DIGITS = "0123456789"
@@ -58,7 +59,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def reserved_members(subject: Mapping[str, Any]) -> list[str]:
-    """Return the members of a subject that hold a reserved number."""
+    """Return the members of a subject that hold a reserved number or address."""
     return [
         key
         for key, numbers in RESERVED.items()

@@ -698,7 +698,7 @@ def find_number_faults(subject: Json, known: Collection[str] = ()) -> Iterator[F
 
 
 def _reserved_number_faults(subject: Json) -> Iterator[Fault]:
-    detail = "This is a reserved number of the sandbox; use a test key."
+    detail = "This is reserved for the sandbox; use a test key."
     for member in reserved_members(subject):
         yield Fault(("subject", member), "not-allowed-here", detail)
 

@@ -1,0 +1,107 @@
+"""The referee's answers in the sandbox, given by the client through the API.
+
+They are the verbs of the referee's page, and the evidence says who answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from verification.references.answers import AnswerEvidence, decline, submit
+from verification.references.models import Reference, ReferenceStatus
+from verification.references.requests import (
+    asked_subject,
+    closed_status,
+    reference_links,
+)
+from verification.reports.status import lock_report
+from verification.sandbox.refusals import NotPossible
+from verification.values.clock import now
+from workspaces.models import Client
+
+# Nobody has read a notice.
+EVIDENCE = AnswerEvidence(
+    address="", user_agent="Sandbox API", language="en", notice={}
+)
+ABOUT_EMPLOYMENT = (
+    "employer",
+    "jobTitle",
+    "employedFrom",
+    "employedTo",
+    "stillEmployed",
+    "wouldRehire",
+)
+
+
+class ReferenceAction(StrEnum):
+    ANSWER = "answer"
+    DECLINE = "decline"
+    EXPIRE = "expire"
+
+
+A = ReferenceAction
+
+
+@transaction.atomic
+def act_as_referee(
+    client: Client,
+    report_id: UUID,
+    action: ReferenceAction,
+    answers: Mapping[str, Any],
+    reason: str,
+) -> None:
+    """Answer as the report's referee, or let their time run out.
+
+    `answers` replace what the subject has stated. Raises NotPossible, and
+    Report.DoesNotExist.
+    """
+    report = lock_report(client, report_id)
+    rows = Reference.objects.select_for_update(no_key=True).filter(report=report)
+    reference = rows.order_by("-id").first()
+    if reference is None:
+        raise NotPossible(
+            f"No referee has been asked yet, of a report that is {report.status}."
+        )
+    reference.report = report
+    if closed := closed_status(reference, report, reference.generation):
+        raise NotPossible(f"The reference is {closed}.")
+    match action:
+        case A.ANSWER:
+            told = _complete_answers(asked_subject(reference), answers)
+            submit(reference.pk, reference.generation, told, EVIDENCE)
+        case A.DECLINE:
+            decline(reference.pk, reference.generation, EVIDENCE, reason)
+        case A.EXPIRE:
+            waiting = Reference.objects.filter(status=ReferenceStatus.PENDING)
+            waiting.filter(pk=reference.pk).update(expires_at=now())
+            reference_links.expire(reference.pk)
+
+
+def _complete_answers(
+    subject: Mapping[str, Any], answers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the answers in the form of `providers.referee`."""
+    told = {
+        "employed": True,
+        "employer": subject.get("employerName"),
+        "jobTitle": subject.get("jobTitle") or "",
+        "employedFrom": subject.get("employmentStart"),
+        "employedTo": subject.get("employmentEnd"),
+        "wouldRehire": "YES",
+        "remarks": "",
+        "refereeName": subject.get("refereeName") or "",
+        "refereeTitle": EVIDENCE.user_agent,
+        **answers,
+        "mayAnswer": True,
+    }
+    told.setdefault("stillEmployed", told["employedTo"] is None)
+    if told["stillEmployed"]:
+        told["employedTo"] = None
+    if not told["employed"]:
+        told |= dict.fromkeys(ABOUT_EMPLOYMENT)
+    return told
