@@ -1,5 +1,6 @@
 """The Python client and its guide against the running service."""
 
+import asyncio
 import json
 import os
 import re
@@ -8,7 +9,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import mcp
 import pytest
 import standardwebhooks
 
@@ -87,10 +90,10 @@ class Command:
         self._program = str(programs / "vrf")
         self._environment = {"XDG_CONFIG_HOME": str(home), "NO_PROXY": "*"}
 
-    def run(self, *arguments: str, typed: str = "") -> str:
+    def run(self, *arguments: str, typed: str = "", **variables: str) -> str:
         done = subprocess.run(
             [self._program, *arguments],
-            env=self._environment,
+            env=self._environment | variables,
             input=typed,
             capture_output=True,
             text=True,
@@ -161,3 +164,45 @@ def test_vrf_orders_acts_and_forwards_events(
         standardwebhooks.Webhook(secret).verify(each.content, each.headers)
     assert len({each.headers["webhook-id"] for each in [again, *others]}) == 3
     assert "localhost only" in vrf.run("listen", "--forward-to", "http://acacia.test")
+
+
+def test_vrf_serves_an_assistant_what_it_may_read(
+    programs: Path,
+    environment: dict[str, str],
+    live_client: Client,
+    tmp_path: Path,
+):
+    vrf = Command(programs, tmp_path)
+    live = environment | {"VERIFICATION_API_KEY": live_client.key}
+
+    async def ask() -> tuple[dict[str, Any], dict[str, Any]]:
+        program = mcp.StdioServerParameters(
+            command=str(programs / "vrf"), args=["mcp"], env=environment
+        )
+        async with mcp.Client(program) as assistant:
+            tools = {tool.name: tool for tool in (await assistant.list_tools()).tools}
+            calls = {
+                "list_checks": {},
+                "list_test_subjects": {},
+                "quote": {"checks": ["IDENTITY", "EMPLOYER_VERIFICATION"]},
+                "explain_problem": {"code": "insufficient-balance"},
+            }
+            answers = {
+                name: await assistant.call_tool(name, arguments)
+                for name, arguments in calls.items()
+            }
+            refused = {"checks": ["BUSINESS_VERIFICATION"]}
+            answers["refused"] = await assistant.call_tool("quote", refused)
+        return tools, answers
+
+    tools, answers = asyncio.run(ask())
+
+    assert all(tool.annotations.read_only_hint for tool in tools.values())
+    assert not answers["quote"].is_error, answers["quote"]
+    assert answers["quote"].structured_content["total"]["amount"] == 550
+    assert "IDENTITY" in answers["list_checks"].content[0].text
+    assert "90000000" in answers["list_test_subjects"].content[0].text
+    assert "balance" in answers["explain_problem"].content[0].text
+    assert answers["refused"].is_error
+    assert "accepts COMPANY only" in answers["refused"].content[0].text
+    assert "test key" in vrf.run("mcp", **live)

@@ -68,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     skip.add_argument("kind", choices=KINDS)
     skip.add_argument("id")
 
+    command("mcp", _mcp, "Serve an assistant: read-only, test keys alone.", commands)
+
     reports = commands.add_parser("reports", help="Order and read reports.")
     verbs = reports.add_subparsers(required=True, metavar="COMMAND")
     create = command("create", _create, "Order one report.", verbs)
@@ -113,6 +115,14 @@ def _skip(options: argparse.Namespace) -> None:
     path = f"{KINDS[options.kind]}/{quote(options.id, safe='')}/skip"
     with _client() as client:
         _print(client.send(_sandbox_request(path, None)))
+
+
+def _mcp(options: argparse.Namespace) -> None:
+    try:
+        from .mcp_server import serve
+    except ModuleNotFoundError as error:
+        raise ValueError("install the package with its extra: [mcp]") from error
+    serve(*_stored.read_key())
 
 
 def _sandbox_request(path: str, body: Any) -> Request[Any]:
