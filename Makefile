@@ -48,6 +48,7 @@ check: $(TOOLS) ## check style, types, import layers, migrations and the API doc
 clients: $(TOOLS) ## build the clients that the service offers at /docs/clients
 	@rm -rf clients/dist
 	@$(BIN)/python clients/python/build.py clients/dist
+	@clients/typescript/build clients/dist
 
 release: check ## build the files of a release in dist
 	@deploy/build-release $(BIN)/python dist

@@ -135,6 +135,7 @@ def checkout(tmp_path: Path) -> Path:
         "deploy/build-release": (ROOT / "deploy/build-release").read_text(),
         "manage.py": "",
         "clients/python/build.py": "",
+        "clients/typescript/build": "",
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

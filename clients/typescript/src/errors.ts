@@ -1,0 +1,100 @@
+import type { Report } from './generated/types.gen.js';
+
+/** Base of all errors of this package. */
+export class VerificationError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** The service could not be reached, or its answer did not arrive whole. */
+export class ConnectionError extends VerificationError {
+  /** Whether the service may have done what it was asked. */
+  readonly mayHaveHappened: boolean;
+
+  constructor(message: string, mayHaveHappened: boolean, cause?: unknown) {
+    super(message, { cause });
+    this.mayHaveHappened = mayHaveHappened;
+  }
+}
+
+/** One fault of a request. `place` is a JSON Pointer, or a parameter or header. */
+export interface Fault {
+  readonly place: string;
+  readonly code: string;
+  readonly detail: string;
+}
+
+/**
+ * The service refused a request: a problem as in RFC 9457.
+ *
+ * Branch on `code` and `status`. `type` leads to a page that explains the problem.
+ */
+export class ProblemError extends VerificationError {
+  readonly status: number;
+  readonly type: string;
+  readonly title: string;
+  readonly detail: string;
+  readonly code: string;
+  readonly requestId: string;
+  readonly faults: readonly Fault[];
+  /** Seconds after which to try again, if the service names them. */
+  readonly retryAfter: number | undefined;
+  /** The whole problem, with members that this version does not know. */
+  readonly body: Readonly<Record<string, unknown>>;
+
+  constructor(status: number, body: Record<string, unknown>, retryAfter?: number) {
+    const text = (name: string) => (typeof body[name] === 'string' ? body[name] : '');
+    const code = text('code');
+    const where = code && ` (request ${text('requestId')}, see ${text('type')})`;
+    super(`${status} ${code || text('title')}: ${text('detail')}${where}`);
+    this.status = status;
+    this.type = text('type') || 'about:blank';
+    this.title = text('title');
+    this.detail = text('detail');
+    this.code = code;
+    this.requestId = text('requestId');
+    this.retryAfter = retryAfter;
+    this.body = body;
+    this.faults = (Array.isArray(body['errors']) ? body['errors'] : []).map((error) => ({
+      place: String(error?.pointer ?? error?.parameter ?? error?.header ?? ''),
+      code: String(error?.code ?? ''),
+      detail: String(error?.detail ?? ''),
+    }));
+  }
+
+  /** The places of all faults, such as `#/reports/0/subject/idNumber`. */
+  get pointers(): string[] {
+    return this.faults.map((fault) => fault.place);
+  }
+}
+
+export type ActionKind = 'launch' | 'consent' | 'payment' | 'reference' | 'decision';
+
+/** A report does not go on until a person acts. `url` is that person's link, if there is one. */
+export class ActionRequiredError extends VerificationError {
+  readonly kind: ActionKind;
+  readonly report: Report;
+  readonly url: string | undefined;
+
+  constructor(kind: ActionKind, message: string, report: Report, url?: string | null) {
+    super(message);
+    this.kind = kind;
+    this.report = report;
+    this.url = url ?? undefined;
+  }
+}
+
+/** The report had not ended when the time was over. `report` is its last state. */
+export class WaitTimeoutError extends VerificationError {
+  readonly report: Report;
+
+  constructor(message: string, report: Report) {
+    super(message);
+    this.report = report;
+  }
+}
+
+/** A webhook was not sent by the service, or is too old. */
+export class SignatureError extends VerificationError {}

@@ -1,0 +1,133 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ConnectionError, ProblemError } from './errors.js';
+import type { Client as Http } from './generated/client/index.js';
+
+export type { Http };
+
+export interface RequestOptions {
+  /** Ends the request, and the waiting between its attempts. */
+  signal?: AbortSignal;
+}
+
+export interface OrderOptions extends RequestOptions {
+  /** Your own key, if your program may send the same order again. */
+  idempotencyKey?: string;
+}
+
+// Refusals that pass by themselves. The service has done nothing on 429 and 503; behind a 502
+// and a 504 of a proxy it may have.
+const PASSING = new Set([429, 502, 503, 504]);
+const UNDONE = new Set([429, 503]);
+const UNSENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
+const KEY = 'Idempotency-Key';
+const LONGEST_WAIT = 60;
+
+/** All attempts at an order have one key, so it is made and billed once. */
+export function ordering({ idempotencyKey, ...options }: OrderOptions) {
+  return { ...options, headers: { [KEY]: idempotencyKey ?? randomUUID() } };
+}
+
+interface Page<Item> {
+  content: Item[];
+  last: boolean;
+}
+
+/** Yields the items of all pages. New rows push earlier ones to the next page: each comes once. */
+export async function* pages<Item>(read: (page: number) => Promise<Page<Item>>): AsyncGenerator<Item, void> {
+  const seen = new Set<unknown>();
+  for (let page = 0, last = false; !last; page += 1) {
+    const answer = await read(page);
+    for (const item of answer.content) {
+      const id = (item as { id?: unknown }).id ?? item;
+      if (!seen.has(id)) {
+        seen.add(id);
+        yield item;
+      }
+    }
+    last = answer.last;
+  }
+}
+
+/** Returns a `fetch` that sends a request again as long as that helps and is safe. */
+export function retrying(
+  fetch: (request: Request) => Promise<Response>,
+  timeoutSeconds: number,
+  maxRetries: number,
+): (request: Request) => Promise<Response> {
+  return async (request) => {
+    const isRepeatable = ['GET', 'PUT', 'DELETE'].includes(request.method) || request.headers.has(KEY);
+    for (let attempt = 0; ; attempt += 1) {
+      const result = await attemptOnce(fetch, request, timeoutSeconds);
+      if (result instanceof Response) return result;
+      const wait = (result instanceof ProblemError && result.retryAfter) || 0;
+      if (attempt >= maxRetries || wait > LONGEST_WAIT || !mayRepeat(result, isRepeatable)) throw result;
+      const jitter = Math.random() * Math.min(0.5 * 2 ** attempt, 8);
+      await sleep((wait + jitter) * 1000, undefined, { signal: request.signal });
+    }
+  };
+}
+
+function mayRepeat(failure: ProblemError | ConnectionError, isRepeatable: boolean): boolean {
+  if (failure instanceof ConnectionError) return isRepeatable || !failure.mayHaveHappened;
+  // The first attempt is still at work.
+  if (failure.code === 'idempotency-in-progress') return true;
+  return PASSING.has(failure.status) && (isRepeatable || UNDONE.has(failure.status));
+}
+
+/** Returns the answer once it is there as a whole, or why there is none. */
+async function attemptOnce(
+  fetch: (request: Request) => Promise<Response>,
+  request: Request,
+  timeoutSeconds: number,
+): Promise<Response | ProblemError | ConnectionError> {
+  const signal = AbortSignal.any([request.signal, AbortSignal.timeout(timeoutSeconds * 1000)]);
+  let response: Response;
+  let content: ArrayBuffer;
+  try {
+    response = await fetch(new Request(request.clone(), { signal }));
+    content = await response.arrayBuffer();
+  } catch (error) {
+    request.signal.throwIfAborted();
+    const cause = (error as Error).cause as { code?: string; message?: string } | undefined;
+    const message = `${request.method} ${request.url}: ${cause?.message || (error as Error).message}`;
+    return new ConnectionError(message, !UNSENT.has(cause?.code ?? ''), error);
+  }
+  if (!response.ok) return new ProblemError(response.status, problemOf(response, content), retryAfter(response));
+  const { status, statusText, headers } = response;
+  const type = headers.get('Content-Type') ?? '';
+  if (status !== 204 && (/^text\/html/i.test(type) || (/^application\/json\b/i.test(type) && !isJson(content)))) {
+    // A proxy has cut the answer, or has put a page of its own in its place.
+    const message = `the answer to ${request.method} ${request.url} is not what the service sends`;
+    return new ConnectionError(message, true);
+  }
+  return new Response(status === 204 ? null : content, { status, statusText, headers });
+}
+
+function parse(content: ArrayBuffer): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(content));
+  } catch {
+    return undefined;
+  }
+}
+
+function isJson(content: ArrayBuffer): boolean {
+  return parse(content) !== undefined;
+}
+
+/** Returns the problem, or one made of an answer that is none: that of a proxy. */
+function problemOf(response: Response, content: ArrayBuffer): Record<string, unknown> {
+  const body = parse(content);
+  if (typeof body === 'object' && body !== null && 'code' in body) return { ...body };
+  const detail = response.headers.get('Location') ?? new TextDecoder().decode(content).slice(0, 200);
+  return { title: response.statusText, detail };
+}
+
+/** Returns the seconds of `Retry-After`, which is a number or a date. */
+function retryAfter(response: Response): number | undefined {
+  const value = response.headers.get('Retry-After') ?? '';
+  if (/^\d+$/.test(value)) return Number(value);
+  const moment = Date.parse(value);
+  return Number.isNaN(moment) ? undefined : Math.max(0, (moment - Date.now()) / 1000);
+}

@@ -1,0 +1,91 @@
+"""The TypeScript client: built, tested, installed, and its guide followed."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from tests.service.conftest import Client
+from tests.world.service import Service
+
+ROOT = settings.BASE_DIR
+SOURCES = ROOT / "clients" / "typescript"
+README = (SOURCES / "README.md").read_text()
+QUICK_START = re.findall(r"^```ts\n(.*?)^```", README, re.DOTALL | re.MULTILINE)[0]
+GENERATED = ("node_modules", "dist", "generated")
+# What npm says without a network
+UNREACHABLE = re.compile(r"ENOTFOUND|EAI_AGAIN|ECONN\w+|ETIMEDOUT|ENETUNREACH|E40\d")
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> str:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "NO_UPDATE_NOTIFIER": "1", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a copy of the sources; return its folder, with `tarballs` in it."""
+    work = tmp_path_factory.mktemp("typescript")
+    folder = work / "clients" / "typescript"
+    shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns(*GENERATED))
+    (work / "docs").mkdir()
+    for name in ("docs/openapi.yaml", "pyproject.toml"):
+        shutil.copy(ROOT / name, work / name)
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    build = [folder / "build", folder / "tarballs"]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    if done.returncode and UNREACHABLE.search(done.stderr):
+        pytest.skip(f"npm reaches no registry: {done.stderr[-300:]}")
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    if not (folder / "tarballs").exists():
+        pytest.skip("Node is older than 20.19")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_client_passes_its_own_tests(built: Path):
+    assert "fail 0" in run("npm", "test", cwd=built)
+
+
+@pytest.mark.timeout(300)
+def test_quick_start_ends_with_a_completed_report(
+    built: Path, service: Service, client: Client, tmp_path: Path
+):
+    (tarball,) = (built / "tarballs").glob("verification-reports-*.tgz")
+    (tmp_path / "package.json").write_text("{}")
+    run("npm", "install", "--silent", "--offline", tarball, cwd=tmp_path)
+    # TypeScript reads the same lines.
+    for name in ("order.mjs", "order.mts"):
+        (tmp_path / name).write_text(QUICK_START)
+
+    strict = ["--strict", "--noEmit", "--target", "es2022", "--module", "nodenext"]
+    types = ["--types", "node", "--typeRoots", str(built / "node_modules" / "@types")]
+    compiler = built / "node_modules" / ".bin" / "tsc"
+    assert run(compiler, *strict, *types, "order.mts", cwd=tmp_path) == ""
+    printed = run(
+        "node",
+        "order.mjs",
+        cwd=tmp_path,
+        VERIFICATION_API_KEY=client.key,
+        VERIFICATION_BASE_URL=service.url,
+    )
+    assert printed == "READY LOW\n"
+    assert len([line for line in QUICK_START.splitlines() if line]) <= 15
+
+
+def test_lock_names_no_address_of_a_registry():
+    assert '"resolved"' not in (SOURCES / "package-lock.json").read_text()
