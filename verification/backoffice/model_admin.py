@@ -20,8 +20,6 @@ from uuid import UUID
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
-from django.contrib.admin.utils import unquote
-from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
@@ -125,31 +123,6 @@ class BackofficeAdmin(ModelAdmin):
             for address, view in self.own_pages.items()
         ]
         return [*own, *super().get_urls()]
-
-    @property
-    def urls(self) -> Any:
-        """Return the addresses of the pages, which answer 404 to malformed ids.
-
-        Without this, checks of permissions look for a row of such an id, and fail.
-        """
-        patterns = self.get_urls()
-        for pattern in patterns:
-            if "object_id" in pattern.pattern.converters:
-                pattern.callback = self._require_id(pattern.callback)
-        return patterns
-
-    def _require_id(self, view: Callable[..., HttpResponse]) -> Any:
-        @wraps(view)
-        def shown(
-            request: HttpRequest, *args: Any, object_id: Any, **kwargs: Any
-        ) -> HttpResponse:
-            try:
-                self.opts.pk.to_python(unquote(str(object_id)))
-            except (ValidationError, ValueError):
-                raise Http404 from None
-            return view(request, *args, object_id=object_id, **kwargs)
-
-        return shown
 
     def _get_obj_does_not_exist_redirect(self, *arguments: Any) -> HttpResponse:
         # Django would lead to the front page of the admin.
