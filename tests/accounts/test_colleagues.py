@@ -624,6 +624,7 @@ def test_permission_over_users_alone_changes_no_staff(admin_user):
     log_in_staff(client, grace)
 
     assert client.get(list_url(Colleague)).status_code == 200
+    assert "Superuser" not in read_page(client, change_url(colleague(grace)))
     assert client.get(admin_url(Colleague, "add")).status_code == 403
     assert save(client, grace, SUPERUSER).status_code == 403
     for button in ("deactivate", "change_email", "promote", "remove_factor"):

@@ -164,6 +164,17 @@ def test_form_shows_exactly_what_the_chosen_checks_need(admin):
         assert inputs(Officer(admin, chosen).open()) == [*shown, "purpose", "reuse"]
 
 
+def test_check_says_in_the_words_of_staff_what_it_does(admin):
+    short = "Name and date of birth in the national register of persons"
+    edited = "Compares the person with our own list"
+    assert short in admin.page("reports-new")
+
+    CheckDefinition.objects.filter(name="IDENTITY").update(description=edited)
+
+    assert edited in admin.page("reports-new")
+    assert short not in admin.page("reports-new")
+
+
 def test_order_is_quoted_and_then_created_once(officer, api: Api):
     officer.open()
     before = count_rows()

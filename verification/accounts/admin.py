@@ -130,7 +130,6 @@ def roles_of(colleague):
 
 @admin.register(Colleague)
 class ColleagueAdmin(PeopleAdmin):
-    form = ColleagueForm
     list_display = [
         "name",
         "email",
@@ -198,7 +197,10 @@ class ColleagueAdmin(PeopleAdmin):
         return self.readonly_fields if obj else []
 
     def get_form(self, request, obj=None, change=False, **kwargs):
-        kwargs["form"] = self.form if change else NewColleagueForm
+        if not change:
+            kwargs["form"] = NewColleagueForm
+        elif self.has_change_permission(request, obj):
+            kwargs["form"] = ColleagueForm
         form = super().get_form(request, obj, change, **kwargs)
         form.by = request.user
         return form

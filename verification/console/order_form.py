@@ -20,6 +20,7 @@ from verification.batches.spreadsheet import (
     UnmatchedQuotes,
     read_sheet,
 )
+from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.consents.models import Consent
 from verification.console.batch_columns import IGNORED, Columns
@@ -92,7 +93,8 @@ TOO_MANY_ROWS = format_lazy(
     _("The file has more than {rows} rows. Divide it."), rows=MAX_ROWS
 )
 NO_ROWS = _("The file has no row below its headings.")
-# What each check does, in a few words; a check without an entry shows its description.
+# What each check does, in a few words. A check without an entry, and one whose
+# description staff have edited, shows its description.
 CHECK_HINTS: dict[str, Any] = {
     "IDENTITY": _("Name and date of birth in the national register of persons"),
     "KRA_PIN": _("PIN and name at the Kenya Revenue Authority"),
@@ -106,6 +108,7 @@ CHECK_HINTS: dict[str, Any] = {
     "CREDITBUREAU_COMP": _("The company's credit score, accounts and arrears"),
     "AML_SCREENING": _("The name on sanctions and watch lists"),
 }
+SHIPPED_DESCRIPTIONS = {entry.name: entry.description for entry in CATALOGUE}
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "PHONE": {"type": "tel"},
     "DATE": {"type": "date"},
@@ -292,12 +295,18 @@ def _check_choices(subject_type: str, offer: Offer) -> Choices:
             d.name,
             Option(
                 d.title,
-                CHECK_HINTS.get(d.name, d.description),
+                _check_hint(d),
                 f"{d.currency} {d.price:,.2f}",
             ),
         )
         for d in sorted_checks(checks)
     ]
+
+
+def _check_hint(definition: CheckDefinition) -> Any:
+    name, description = definition.name, definition.description
+    is_shipped = description == SHIPPED_DESCRIPTIONS.get(name)
+    return CHECK_HINTS.get(name, description) if is_shipped else description
 
 
 def _package_choices(subject_type: str, offer: Offer) -> Choices:
