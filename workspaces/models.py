@@ -154,6 +154,8 @@ class Workspace(models.Model):
         default=NamesInLists.FULL,
         db_default=NamesInLists.FULL,
     )
+    # Until then checks of the sandbox look for an outcome that the client has set.
+    next_results_until = models.DateTimeField(null=True, editable=False)
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspension_reason = models.CharField(max_length=500, blank=True)
     created_at = models.DateTimeField(default=now, editable=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from django.db.models import Sum
-from pydantic import StrictBool
+from pydantic import Field, StrictBool, StrictInt
 from rest_framework.decorators import action
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -18,18 +18,25 @@ from verification.api.authentication import HasScope, count_request, key_of
 from verification.api.operations import OperationViewSet, operation, read_shape
 from verification.api.problems import Problem, pointer, wrong_member
 from verification.api.report_shapes import ConsentState, CreatedReport
+from verification.api.webhooks import one_of
+from verification.checks.catalogue import CheckName
 from verification.checks.events import PaymentState
+from verification.checks.next_results import set_next_results
 from verification.payments.models import Payment
+from verification.providers.sandbox import CHECKS, OUTCOMES
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import RequestShape
 from verification.sandbox.consents import ConsentAction, act_as_subject
 from verification.sandbox.payments import PaymentAction, act_as_payer
 from verification.sandbox.references import ReferenceAction, act_as_referee
 from verification.values import formats
-from verification.values.shapes import enumeration
+from verification.values.shapes import Shape, enumeration
 from workspaces.models import Client, Environment, Scope
 
 REASON_LENGTH = 500
+# A year of monthly runs, twice
+MAX_TIMES = 24
+Outcome = one_of("SandboxOutcome", list(OUTCOMES))
 
 
 class IsTestKey(BasePermission):
@@ -49,6 +56,27 @@ class SandboxViewSet(OperationViewSet):
     permission_classes = [IsTestKey, HasScope]
     common_problems = {"sandbox-only": "SandboxForbidden"}
     http_method_names = ["get", "head", "post"]
+
+
+class NextResultRequest(RequestShape):
+    """The outcome of a check in the next runs about a subject, named by one number."""
+
+    check: CheckName
+    id_number: formats.Identifier | None = None
+    kra_pin: formats.Identifier | None = None
+    registration_number: formats.Identifier | None = None
+    outcome: Outcome  # type: ignore[valid-type]
+    """As of the reserved subject with this outcome."""
+    times: Annotated[StrictInt, Field(ge=0, le=MAX_TIMES)] = 1
+    """How many runs get it. 0 takes back what was set."""
+
+
+class NextResult(Shape):
+    """What is set for the next runs, without the subject's number."""
+
+    check: CheckName
+    outcome: Outcome  # type: ignore[valid-type]
+    times: int
 
 
 class ConsentActionRequest(RequestShape):
@@ -112,6 +140,52 @@ def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> An
         example=examples.CREATE_RESPONSE["reports"][0],
         **declared,
     )
+
+
+class SandboxResultViewSet(SandboxViewSet):
+    """Results that checks of the sandbox are going to have."""
+
+    @operation(
+        "setNextResult",
+        "Set the next result of a check",
+        scope=Scope.REPORTS_CREATE,
+        body=NextResultRequest,
+        body_example={
+            "check": "CRB_STANDARD",
+            "idNumber": "12345678",
+            "outcome": "ADVERSE",
+            "times": 1,
+        },
+        answer=NextResult,
+        example={"check": "CRB_STANDARD", "outcome": "ADVERSE", "times": 1},
+    )
+    def create(self, request: Request) -> NextResult:
+        """Set how a check of a subject ends when it runs next, for an ordinary subject.
+
+        After that the subject has its own result again. The request replaces what was
+        set for this check and subject, and is forgotten after 7 days. Name the subject
+        by one number that the order has. An order that reuses an earlier result runs no
+        check: send `reuse: false`.
+        """
+        asked = self.body
+        numbers = {
+            "idNumber": asked.id_number,
+            "kraPin": asked.kra_pin,
+            "registrationNumber": asked.registration_number,
+        }
+        given = {member: number for member, number in numbers.items() if number}
+        if asked.check not in CHECKS:
+            detail = "The sandbox has no check of this name."
+            raise wrong_member("unknown-check", detail, pointer=pointer("check"))
+        if not given:
+            detail = "One of idNumber, kraPin and registrationNumber is needed."
+            raise wrong_member("required", detail, pointer=pointer("idNumber"))
+        if len(given) > 1:
+            detail = "Name the subject by one number alone."
+            last = list(given)[-1]
+            raise wrong_member("not-allowed-here", detail, pointer=pointer(last))
+        set_next_results(self.client, asked.check, given, asked.outcome, asked.times)
+        return NextResult(check=asked.check, outcome=asked.outcome, times=asked.times)
 
 
 class SandboxReportViewSet(SandboxViewSet):

@@ -21,7 +21,7 @@ from verification.api.policies import PolicyViewSet
 from verification.api.provider_callbacks import PaymentEventView
 from verification.api.pulled_events import PulledEventViewSet
 from verification.api.reports import ReportViewSet
-from verification.api.sandbox import SandboxReportViewSet
+from verification.api.sandbox import SandboxReportViewSet, SandboxResultViewSet
 from verification.api.webhooks import (
     DeliveryViewSet,
     WebhookConfigurationViewSet,
@@ -35,6 +35,7 @@ router.register("erasures", ErasureViewSet, basename="erasure")
 router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
 router.register("packages", PackageViewSet, basename="package")
 router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
+router.register("sandbox/results", SandboxResultViewSet, basename="sandbox-result")
 router.register("sandbox/reports", SandboxReportViewSet, basename="sandbox-report")
 router.register("corrections", CorrectionViewSet, basename="correction")
 router.register("policy/versions", PolicyViewSet, basename="policy-version")

@@ -61,7 +61,7 @@ def _validate_secret(value: str) -> str:
     return value
 
 
-def _one_of(name: str, names: list[str]) -> Any:
+def one_of(name: str, names: list[str]) -> Any:
     def check(value: str) -> str:
         if value not in names:
             detail = f"One of {', '.join(names)} is needed"
@@ -71,10 +71,10 @@ def _one_of(name: str, names: list[str]) -> Any:
     return Annotated[str, AfterValidator(check), enumeration(name, names)]
 
 
-EnabledEvent = _one_of("SelectableEvent", SELECTABLE_EVENTS)
-EventName = _one_of("EventName", EVENT_NAMES)
-DisabledReason = _one_of("DisabledReason", Configuration.DisabledReason.values)
-ErrorCode = _one_of("DeliveryError", Attempt.Error.values)
+EnabledEvent = one_of("SelectableEvent", SELECTABLE_EVENTS)
+EventName = one_of("EventName", EVENT_NAMES)
+DisabledReason = one_of("DisabledReason", Configuration.DisabledReason.values)
+ErrorCode = one_of("DeliveryError", Attempt.Error.values)
 Url = Annotated[
     str,
     AfterValidator(_validate_url),

@@ -139,6 +139,8 @@ class Claim:
     given: ConsentEvidence | None = None
     # The row of a re-run for which the reviewer corrected the subject.
     edited: CheckResult | None = None
+    # The outcome that the client has set for this run in its sandbox, or "".
+    next_outcome: str = ""
     # The times of the call to the provider and of its answer.
     began_at: datetime | None = None
     ended_at: datetime | None = None

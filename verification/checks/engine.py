@@ -34,6 +34,7 @@ from verification.checks.due_checks import (
     wake_up,
 )
 from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.next_results import with_next_outcome
 from verification.checks.results import (
     RECONNECT_SECONDS,
     Cancelled,
@@ -198,6 +199,7 @@ def _start_checks(
                 live.append(add_consent(claimed, route))
                 continue
             policy = definitions[claimed.definition_id].retry_policy
+            claimed = with_next_outcome(claimed)
             claimed, outcome = call_provider(route.providers[0], claimed, policy)
         ended.append((claimed, outcome))
     # An earlier worker may have died and left a call of the check under way.
@@ -507,7 +509,8 @@ def _outcome_or_fault(provider: Provider, claimed: Claim, policy: Policy) -> Out
 
 
 def _call_provider(provider: Provider, claimed: Claim, policy: Policy) -> Outcome:
-    if claimed.call_id is None and asks_referee(
+    is_open = claimed.call_id is None and not claimed.next_outcome
+    if is_open and asks_referee(
         claimed.name, claimed.report.environment, claimed.subject
     ):
         # Without a live source the check runs in the job's thread, which may use rows.
@@ -521,6 +524,7 @@ def _call_provider(provider: Provider, claimed: Claim, policy: Policy) -> Outcom
         asked_at=claimed.asked_at or claimed.started_at,
         begun=claimed.begun,
         given=claimed.given,
+        outcome=claimed.next_outcome,
     )
     try:
         not_told = provider.not_told.get(claimed.name, ())

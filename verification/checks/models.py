@@ -320,6 +320,34 @@ def ordered_results(report: Report) -> models.QuerySet[CheckResult]:
     return every.order_by("position", "id").distinct("position")
 
 
+class NextResult(models.Model):
+    """The outcome of one future run of a check in a client's sandbox."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, db_index=False)
+    check_name = models.CharField(max_length=40)
+    # Of the workspace and one number of the subject
+    subject = KeyedHashField()
+    # A name of the outcomes in `providers/sandbox.toml`
+    outcome = models.CharField(max_length=20)
+    # The check that has taken it, until its result is recorded
+    result_id = models.UUIDField(null=True, unique=True)
+    created_at = models.DateTimeField(editable=False)
+
+    class Meta:
+        default_permissions = ()
+        indexes = [
+            models.Index(
+                fields=["workspace", "check_name", "subject"], name="next_results_known"
+            ),
+            # The purge
+            models.Index(fields=["created_at"], name="next_results_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.check_name} {self.outcome}"
+
+
 class TurnReservation(models.Model):
     """The time up to which an account's large requests have taken turns."""
 

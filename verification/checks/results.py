@@ -22,6 +22,7 @@ from verification.checks.events import (
     check_event,
 )
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.checks.next_results import delete_taken
 from verification.db.base import reconnect
 from verification.jobs.claims import together_or_alone
 from verification.jobs.names import JobName
@@ -183,6 +184,7 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     prices = _update(ended, at)
     recorded = [(c, o) for c, o in ended if c.key in prices]
     _end_calls(recorded, at)
+    delete_taken(c for c, o in recorded if not isinstance(o, Retry))
     # A re-run changes its own row only, until a reviewer accepts it.
     ended_reruns = [
         c.result_id for c, o in recorded if c.is_rerun and not isinstance(o, Retry)

@@ -35,6 +35,7 @@ class JobName(StrEnum):
     PURGE_SESSIONS = "verification.accounts.sessions.purge_sessions", DAILY
     PURGE_UPLOADS = "verification.batches.models.purge_uploads", 60
     ERASE_UNREAD_ANSWERS = "verification.checks.callbacks.erase_unread_answers", 60
+    PURGE_NEXT_RESULTS = "verification.checks.next_results.purge_next_results", 60
     RUN_DUE_CHECKS = "verification.checks.engine.run_due_checks", 1
     EXPIRE_CONSENTS = "verification.consents.links.expire_consents", 1
     REMIND_SUBJECTS = "verification.consents.links.remind_subjects", 10

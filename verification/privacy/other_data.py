@@ -85,6 +85,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "workspaces_staffentry": BOOKS,
     "workspaces_workspace": CLIENT,
     # Reports and what belongs to them
+    "checks_nextresult": {CODES: "check_name outcome", HASHES: "subject"},
     "checks_checkresult": {CODES: "name waits_for failure_code"},
     "batches_batch": {
         CODES: "report_ids row_numbers",

@@ -82,6 +82,8 @@ class Inquiry:
     begun: PendingInquiry | None = None
     # Only for sources that require the consent.
     given: ConsentEvidence | None = None
+    # Only for the sandbox: the outcome that the client has set for this run, or "".
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)

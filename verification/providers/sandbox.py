@@ -33,6 +33,7 @@ from verification.values.clock import now
 from verification.values.masking import normalise_identifier
 
 DATA = tomllib.loads(Path(__file__).with_name("sandbox.toml").read_text("utf-8"))
+OUTCOMES = DATA["outcomes"]
 FAILURES = {
     outcome: (failure["code"], failure["message"])
     for outcome, failure in DATA["failures"].items()
@@ -47,7 +48,7 @@ COMPARISONS: dict[str | None, dict[str, Any]] = {
 RESERVED: dict[str, dict[str, str]] = {
     key: {
         normalise_identifier(number.replace("?", str(outcome["digit"]))): name
-        for name, outcome in DATA["outcomes"].items()
+        for name, outcome in OUTCOMES.items()
     }
     for key, number in DATA["numbers"].items()
 }
@@ -79,7 +80,7 @@ def list_reserved_numbers() -> list[dict[str, str]]:
             "outcome": name,
             "description": outcome["description"],
         }
-        for name, outcome in DATA["outcomes"].items()
+        for name, outcome in OUTCOMES.items()
     ]
 
 
@@ -94,7 +95,8 @@ class Sandbox(Provider):
         if check is None:
             raise Refused(*FAILURES["FIXTURE_MISSING"])
         key, number = check.number_of(inquiry.subject)
-        outcome = RESERVED[key].get(number, "CLEAR") if key else "CLEAR"
+        own = RESERVED[key].get(number, "CLEAR") if key else "CLEAR"
+        outcome = inquiry.outcome or own
         _play_failure(outcome, inquiry)
         subject = _with_name(inquiry.subject)
         run = seed_of(inquiry.reference)
