@@ -165,8 +165,8 @@ class AsyncClient:
 
     async def send(self, request: Request[T]) -> T:
         """Send one request of an operation, again as long as that helps and is safe."""
-        attempts = Attempts(request, self._max_retries)
         arguments = self.settings.arguments(request)
+        attempts = Attempts(request, arguments["url"], self._max_retries)
         while True:
             try:
                 with attempts.attempt():

@@ -90,8 +90,9 @@ class Again(Exception):
 class Attempts(Generic[T]):
     """The attempts at one request: what an answer or a failure leads to."""
 
-    def __init__(self, request: Request[T], max_retries: int) -> None:
+    def __init__(self, request: Request[T], url: str, max_retries: int) -> None:
         self._request = request
+        self._name = f"{request.method} {url}"
         self._left = max_retries
         self._made = 0
 
@@ -110,8 +111,10 @@ class Attempts(Generic[T]):
             )
             if unsent or self._request.repeatable:
                 self._try_again()
-            message = f"{type(error).__name__}: {error}" if str(error) else repr(error)
-            raise ConnectionFailed(message, may_have_happened=not unsent) from error
+            raise ConnectionFailed(
+                f"{self._name}: {type(error).__name__} {error}".rstrip(),
+                may_have_happened=not unsent,
+            ) from error
 
     def read(self, response: httpx.Response) -> T:
         """Return the answer; raise `Again`, `Problem` or `ConnectionFailed`."""
@@ -124,8 +127,8 @@ class Attempts(Generic[T]):
             if self._request.repeatable:
                 self._try_again()
             raise ConnectionFailed(
-                f"the answer to {self._request.method} {response.url.path} is not "
-                f"what the service sends: {type(error).__name__}: {error}",
+                f"{self._name}: the answer is not what the service sends "
+                f"({type(error).__name__} {error})",
                 may_have_happened=True,
             ) from error
 
