@@ -25,12 +25,19 @@ include-operation-id = [
     "resumeRule",
     "configureWebhooks",
     "recoverDeliveries",
+    "listEvents",
+    "setNextResult",
     "exportReports",
     "exportResults",
     "exportDecisions",
     "exportAlerts",
     "exportAuditTrail",
 ]
+checks.positive_data_acceptance.enabled = false
+
+[[operations]]
+# The same Idempotency-Key with another body is refused.
+include-operation-id = ["actOnConsent", "actOnPayment", "actOnReference"]
 checks.positive_data_acceptance.enabled = false
 
 [[operations]]

@@ -18,7 +18,7 @@ from verification.privacy.models import Channel
 from verification.values import formats
 from verification.values.shapes import Shape, Timestamp
 from webhooks.events import envelope_members
-from webhooks.feed import Cursor, read_events
+from webhooks.feed import CURSOR_PATTERN, Cursor, read_events
 from webhooks.models import Event
 from workspaces.models import Scope
 
@@ -49,9 +49,8 @@ class PulledEventQuery(Shape):
     cursor: (
         Annotated[
             str,
-            StringConstraints(max_length=100),
             AfterValidator(_validate_cursor),
-            WithJsonSchema({"type": "string", "maxLength": 100}),
+            WithJsonSchema({"type": "string", "pattern": f"^{CURSOR_PATTERN}$"}),
         ]
         | None
     ) = None
@@ -66,6 +65,7 @@ class PulledEventQuery(Shape):
                 {
                     "type": "string",
                     "maxLength": 1000,
+                    "pattern": "^[a-z.]+(,[a-z.]+)*$",
                     "examples": ["report.ready,report.failed"],
                 }
             ),
