@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -26,7 +26,13 @@ from verification.jobs.names import JobName
 from verification.jobs.queue import ensure_job_by
 from verification.values.clock import now
 from webhooks import health
-from webhooks.models import Attempt, Configuration, DeliveryStatus, Event
+from webhooks.models import (
+    Attempt,
+    Configuration,
+    Delivery,
+    DeliveryStatus,
+    Event,
+)
 from webhooks.sender import Answer
 
 # Requests under way to one receiver from one sender.
@@ -109,7 +115,7 @@ CLAIM = claim_sql(
     "fence = fence + 1, next_attempt_at = lease.ends, leased_until = lease.ends",
     key="event_id",
     returning="due.event_id AS id, due.name, due.created_at, due.payload, "
-    "configuration_id, fence, failures, attempts",
+    "configuration_id, fence, failures, attempts, simulated_answer",
 )
 POSTPONE = """
 WITH due AS (SELECT statement_timestamp() + %s * interval '1 second' AS at)
@@ -132,7 +138,7 @@ WHERE c.id IN (SELECT configuration_id FROM waiting) AND c.enabled
 RECORD = """
 UPDATE webhooks_delivery d
 SET status = u.status, failures = u.failures, attempts = d.attempts + 1,
-    next_attempt_at = u.due, leased_until = NULL,
+    next_attempt_at = u.due, leased_until = NULL, simulated_answer = '',
     status_code = COALESCE(u.code, d.status_code),
     delivered_at = CASE WHEN u.status = 'DELIVERED' THEN %s END
 FROM unnest(
@@ -153,6 +159,8 @@ class Claim:
     # The counts before this attempt.
     failures: int
     attempts: int
+    # A `SimulatedAnswer`, or "".
+    simulated: str = ""
 
 
 # The claim, its time and the answer.
@@ -188,10 +196,39 @@ def claim(limit: int, shares: Mapping[UUID, int] = NO_SHARES) -> list[Claim]:
     claimed: Iterable[Any] = Event.objects.raw(
         CLAIM, [list(ready), ready_shares, limit, None, LEASE_SECONDS]
     )
-    return [
-        Claim(e, ready[e.configuration_id], e.fence, e.failures, e.attempts)
+    claims = [
+        Claim(
+            e,
+            ready[e.configuration_id],
+            e.fence,
+            e.failures,
+            e.attempts,
+            e.simulated_answer,
+        )
         for e in claimed
     ]
+    for configuration in ready.values():
+        if configuration.simulated_left:
+            claims = _simulate(configuration, claims)
+    return claims
+
+
+def _simulate(configuration: Configuration, claims: Sequence[Claim]) -> list[Claim]:
+    """Let the next claims of a configuration get its simulated answers.
+
+    The configuration is locked by the claim. The deliveries keep the answer until their
+    attempt is recorded, so that the claim after a crash finds it.
+    """
+    answer, left = configuration.simulated_answer, configuration.simulated_left
+    own = [c for c in claims if c.configuration is configuration and not c.simulated]
+    taken = {c.event.pk for c in own[:left]}
+    if not taken:
+        return list(claims)
+    Delivery.objects.filter(pk__in=taken).update(simulated_answer=answer)
+    Configuration.objects.filter(pk=configuration.pk).update(
+        simulated_left=left - len(taken)
+    )
+    return [replace(c, simulated=answer) if c.event.pk in taken else c for c in claims]
 
 
 def renew_claims(claims: Sequence[Claim]) -> None:

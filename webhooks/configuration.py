@@ -13,7 +13,8 @@ from verification.db import breaker
 from verification.jobs.names import JobName
 from verification.jobs.queue import schedule_job
 from verification.values.clock import now
-from webhooks.models import Configuration, DeliveryStatus
+from webhooks.models import Configuration, DeliveryStatus, SimulatedAnswer
+from workspaces.models import Environment
 
 # For this long the previous secret signs together with the new one.
 SECRET_OVERLAP = timedelta(hours=24)
@@ -71,6 +72,19 @@ def configure(
     if enabled:
         schedule_job(JobName.SEND_DELIVERIES)
     return configuration, found is None
+
+
+@transaction.atomic
+def simulate_answers(workspace_id: UUID, answer: SimulatedAnswer, times: int) -> None:
+    """Let the sandbox's next attempts get this answer in place of the receiver's.
+
+    It replaces what was set before; 0 times sends to the receiver again. Raises
+    NotConfigured.
+    """
+    configuration = get_configuration(workspace_id, Environment.SANDBOX, alone=True)
+    Configuration.objects.filter(pk=configuration.pk).update(
+        simulated_answer=answer if times else "", simulated_left=times
+    )
 
 
 @transaction.atomic

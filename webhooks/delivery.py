@@ -34,7 +34,8 @@ from webhooks.attempts import (
     schedule_next_run,
 )
 from webhooks.events import envelope
-from webhooks.models import Attempt
+from webhooks.health import GONE
+from webhooks.models import Attempt, SimulatedAnswer
 from webhooks.sender import Answer, Sender, WebhookRequest, sign
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,14 @@ RENEW_SECONDS = 5.0
 # A process without the newest key of FIELD_KEYS is about to be restarted.
 UNKNOWN_KEY_DELAY_SECONDS = 60
 UNREADABLE = Answer(None, Attempt.Error.UNREADABLE.value, "", 0, None)
+NOT_SENT = "Simulated by the sandbox: no request was sent."
+SIMULATED = {
+    SimulatedAnswer.ERROR.value: Answer(500, "", NOT_SENT, 0, None),
+    SimulatedAnswer.GONE.value: Answer(GONE, "", NOT_SENT, 0, None),
+    SimulatedAnswer.TIMEOUT.value: Answer(
+        None, Attempt.Error.TIMED_OUT.value, NOT_SENT, 0, None
+    ),
+}
 
 # Event and fence: another claim of a delivery can follow while its old request runs.
 Key = tuple[UUID, int]
@@ -132,12 +141,18 @@ def _send_all(sender: Sender[Key], flight: _InFlight) -> bool:
 def _start(
     sender: Sender[Key], claims: Iterable[Claim], flight: _InFlight
 ) -> list[EndedAttempt]:
-    """Post the deliveries. Returns those whose event cannot be read as ended."""
+    """Post the deliveries. Returns those that end without a request.
+
+    They are simulated, or their event cannot be read.
+    """
     requests: list[tuple[Key, WebhookRequest]] = []
-    unreadable: list[EndedAttempt] = []
+    ended: list[EndedAttempt] = []
     without_key: list[Claim] = []
     at = now()
     for claimed in claims:
+        if claimed.simulated:
+            ended.append((claimed, at, SIMULATED[claimed.simulated]))
+            continue
         try:
             request = _build_request(claimed, at)
         except UnknownKey:
@@ -145,7 +160,7 @@ def _start(
         except (InvalidTag, ValueError) as e:
             # The exception's message may hold personal data of the event.
             logger.error("%s cannot be sent: %s", claimed.event.pk, type(e).__name__)
-            unreadable.append((claimed, at, UNREADABLE))
+            ended.append((claimed, at, UNREADABLE))
         else:
             key = flight.start(claimed, at, len(request.body))
             requests.append((key, request))
@@ -153,7 +168,7 @@ def _start(
         logger.error("FIELD_KEYS lacks a key of %s events", len(without_key))
         _release(without_key, UNKNOWN_KEY_DELAY_SECONDS)
     sender.send(requests)
-    return unreadable
+    return ended
 
 
 def _build_request(claimed: Claim, at: datetime) -> WebhookRequest:

@@ -86,6 +86,14 @@ class Event(models.Model):
         return f"{self.name} {self.id}"
 
 
+class SimulatedAnswer(models.TextChoices):
+    """An answer of a receiver of the sandbox that is sent no request."""
+
+    ERROR = "500", "The receiver answered 500."
+    GONE = "410", "The receiver answered 410 Gone."
+    TIMEOUT = "timeout", "The receiver did not answer in time."
+
+
 class Configuration(models.Model):
     """The receiver of a workspace's events in one environment, and its failures."""
 
@@ -112,6 +120,12 @@ class Configuration(models.Model):
     resting_until = models.DateTimeField(null=True, editable=False)
     # Rests of the breaker since the last success.
     rests = models.PositiveSmallIntegerField(default=0, db_default=0)
+    # The answer that the sandbox gives in place of the receiver, and to how many more
+    # attempts.
+    simulated_answer = models.CharField(
+        max_length=7, choices=SimulatedAnswer, blank=True, default="", db_default=""
+    )
+    simulated_left = models.PositiveSmallIntegerField(default=0, db_default=0)
     # Set if the service disabled it, null if the client did.
     disabled_at = models.DateTimeField(null=True, editable=False)
     disabled_reason = models.CharField(max_length=7, choices=DisabledReason, blank=True)
@@ -131,6 +145,10 @@ class Configuration(models.Model):
                 | (
                     Q(enabled=False, disabled_at__isnull=False) & ~Q(disabled_reason="")
                 ),
+            ),
+            models.CheckConstraint(
+                name="answers_are_simulated_in_the_sandbox",
+                condition=Q(simulated_left=0) | Q(environment="sandbox"),
             ),
             models.CheckConstraint(
                 name="failing_since_the_first_failure",
@@ -196,6 +214,10 @@ class Delivery(models.Model):
     fence = models.PositiveIntegerField(db_default=0)
     next_attempt_at = models.DateTimeField(null=True, editable=False)
     leased_until = models.DateTimeField(null=True, editable=False)
+    # The answer of the next attempt, which then sends no request.
+    simulated_answer = models.CharField(
+        max_length=7, choices=SimulatedAnswer, blank=True, db_default=""
+    )
     # The last HTTP status that the receiver answered.
     status_code = models.PositiveSmallIntegerField(null=True)
     delivered_at = models.DateTimeField(null=True, editable=False)

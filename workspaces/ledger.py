@@ -48,6 +48,7 @@ MOVE_BALANCE = "UPDATE workspaces_account SET balance = balance + %s WHERE id = 
 OVERDRAFT_CONSTRAINTS = {
     "prepaid_is_never_overdrawn",
     "postpaid_stays_below_its_ceiling",
+    "play_money_stays_within_its_limit",
 }
 
 
@@ -199,6 +200,30 @@ def top_up(
     record_movements(Movement(account.id, Kind.TOP_UP, amount, actor, note=note))
 
 
+@transaction.atomic
+def limit_play_money(
+    workspace: Workspace, available: Decimal | None, *, actor: str
+) -> Account:
+    """Leave the sandbox's account so much to spend; None lifts the limit.
+
+    An adjustment makes it the balance, which then cannot fall below zero.
+    """
+    accounts = Account.objects.select_for_update()
+    account = accounts.get(workspace=workspace, environment=Environment.SANDBOX)
+    account.ceiling = None
+    account.save(update_fields=["ceiling"])
+    if available is None:
+        return account
+    if difference := available - account.balance:
+        note = "The client sets its play money"
+        record_movements(
+            Movement(account.pk, Kind.ADJUSTMENT, difference, actor, note=note)
+        )
+    Account.objects.filter(pk=account.pk).update(ceiling=0)
+    account.refresh_from_db()
+    return account
+
+
 def open_accounts(workspace: Workspace, *, billing: Account.Billing) -> None:
     """Create the accounts of a workspace: play money and real money."""
     accounts = Account.objects
@@ -209,7 +234,7 @@ def open_accounts(workspace: Workspace, *, billing: Account.Billing) -> None:
     )
 
 
-# `Account.spendable` in SQL.
+# `Account.spendable` in SQL. Play money warns nobody before it runs out.
 SPENDABLE = F("balance") + Case(
     When(billing=Account.Billing.PREPAID, then=F("credit_limit")),
     When(billing=Account.Billing.POSTPAID, then=F("ceiling")),

@@ -443,6 +443,12 @@ class Account(models.Model):
                 | Q(balance__gte=-F("ceiling") - F("taken_back")),
             ),
             models.CheckConstraint(
+                name="play_money_stays_within_its_limit",
+                condition=~Q(billing="PLAY")
+                | Q(ceiling__isnull=True)
+                | Q(balance__gte=-F("ceiling") - F("taken_back")),
+            ),
+            models.CheckConstraint(
                 name="taken_back_is_not_negative", condition=Q(taken_back__gte=0)
             ),
             models.CheckConstraint(
@@ -472,7 +478,7 @@ class Account(models.Model):
         """Return how far below zero the balance may go; None means any amount."""
         if self.billing == self.Billing.PREPAID:
             return self.credit_limit
-        return self.ceiling if self.billing == self.Billing.POSTPAID else None
+        return self.ceiling
 
     @property
     def spendable(self) -> Decimal | None:

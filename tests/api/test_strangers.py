@@ -71,6 +71,8 @@ SCOPES = {
     ("get", "/api/v1/me"): None,
     ("get", "/api/v1/balance"): "reports:read",
     ("get", "/api/v1/events"): "webhooks:manage",
+    ("post", "/api/v1/sandbox/balance"): "reports:create",
+    ("post", "/api/v1/sandbox/receiver"): "webhooks:manage",
     ("post", "/api/v1/sandbox/results"): "reports:create",
     ("post", "/api/v1/sandbox/reports/{reportId}/consent"): "reports:create",
     ("post", "/api/v1/sandbox/reports/{reportId}/payment"): "reports:create",
@@ -127,6 +129,8 @@ BODIES = {
     ("post", "/api/v1/reports/quote"): {"reports": [company()]},
     ("post", "/api/v1/reports/{reportId}/draft"): {"purpose": "Taken over"},
     ("post", "/api/v1/reports/{reportId}/decision"): {"status": "APPROVED"},
+    ("post", "/api/v1/sandbox/balance"): {"available": 10_000},
+    ("post", "/api/v1/sandbox/receiver"): {"answer": "500"},
     ("post", "/api/v1/sandbox/results"): {
         "check": "IDENTITY",
         "idNumber": "12345678",
@@ -159,7 +163,7 @@ OF_AN_OBJECT = [key for key in CLOSED if set(parameters(key[1])) - set(SHARED)]
 def address(path: str, owner: Api | None = None) -> str:
     """The path filled in, with objects of the owner or with ids of nothing."""
     values = dict(SHARED)
-    if owner and "/webhooks/" in path:
+    if owner and ("/webhooks/" in path or path.endswith("/receiver")):
         configure_receiver(owner.workspace, environment=owner.environment)
     for name in set(parameters(path)) - set(SHARED):
         # A parameter that is not known here needs its line in OWNED or SHARED.

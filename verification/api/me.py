@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Self
 from uuid import UUID
 
 from django.conf import settings
@@ -68,6 +68,20 @@ class Balance(Shape):
     available: Money | None
     """The highest price of another order; null means any amount."""
 
+    @classmethod
+    def of(cls, account: Account) -> Self:
+        limit, available = account.limit, account.spendable
+
+        def money(amount: Decimal) -> Money:
+            return Money(amount=amount, currency=account.currency)
+
+        return cls(
+            mode=account.billing,
+            balance=money(account.balance),
+            limit=None if limit is None else money(limit),
+            available=None if available is None else money(available),
+        )
+
 
 class MeViewSet(OperationViewSet):
     http_method_names = ["get", "head"]
@@ -112,15 +126,4 @@ class BalanceViewSet(OperationViewSet):
     )
     def retrieve(self, request: Request) -> Balance:
         """Get the balance of the workspace, and what it may still spend."""
-        account = self.client.account
-        limit, available = account.limit, account.spendable
-
-        def money(amount: Decimal) -> Money:
-            return Money(amount=amount, currency=account.currency)
-
-        return Balance(
-            mode=account.billing,
-            balance=money(account.balance),
-            limit=None if limit is None else money(limit),
-            available=None if available is None else money(available),
-        )
+        return Balance.of(self.client.account)

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 
 from verification.api import examples
 from verification.api.authentication import HasScope, count_request, key_of
+from verification.api.me import Balance
 from verification.api.operations import OperationViewSet, operation, read_shape
 from verification.api.problems import Problem, pointer, wrong_member
 from verification.api.report_shapes import ConsentState, CreatedReport
@@ -31,11 +32,15 @@ from verification.sandbox.payments import PaymentAction, act_as_payer
 from verification.sandbox.references import ReferenceAction, act_as_referee
 from verification.values import formats
 from verification.values.shapes import Shape, enumeration
+from webhooks.configuration import simulate_answers
+from webhooks.models import SimulatedAnswer
+from workspaces.ledger import limit_play_money
 from workspaces.models import Client, Environment, Scope
 
 REASON_LENGTH = 500
 # A year of monthly runs, twice
 MAX_TIMES = 24
+SimulatedAnswerName = one_of("SimulatedAnswer", SimulatedAnswer.values)
 Outcome = one_of("SandboxOutcome", list(OUTCOMES))
 
 
@@ -77,6 +82,30 @@ class NextResult(Shape):
     check: CheckName
     outcome: Outcome  # type: ignore[valid-type]
     times: int
+
+
+class ReceiverRequest(RequestShape):
+    """How the sandbox answers in place of your receiver."""
+
+    answer: SimulatedAnswerName  # type: ignore[valid-type]
+    """`410` disables the configuration, as a receiver's 410 does."""
+    times: Annotated[StrictInt, Field(ge=0, le=MAX_TIMES)] = 1
+    """How many of the next attempts get it. 0 takes back what was set."""
+
+
+class Receiver(Shape):
+    """What the next attempts get in place of your receiver's answer."""
+
+    answer: SimulatedAnswerName  # type: ignore[valid-type]
+    times: int
+
+
+class PlayMoneyRequest(RequestShape):
+    """How much play money is left in the sandbox."""
+
+    available: Annotated[StrictInt, Field(ge=0, le=1_000_000)] | None
+    """What orders can spend, in whole units of the currency. null: any amount, as at
+    first."""
 
 
 class ConsentActionRequest(RequestShape):
@@ -186,6 +215,60 @@ class SandboxResultViewSet(SandboxViewSet):
             raise wrong_member("not-allowed-here", detail, pointer=pointer(last))
         set_next_results(self.client, asked.check, given, asked.outcome, asked.times)
         return NextResult(check=asked.check, outcome=asked.outcome, times=asked.times)
+
+
+class SandboxReceiverViewSet(SandboxViewSet):
+    """The receiver of the sandbox's events."""
+
+    @operation(
+        "simulateReceiver",
+        "Let your receiver fail",
+        scope=Scope.WEBHOOKS_MANAGE,
+        body=ReceiverRequest,
+        body_example={"answer": "500", "times": 2},
+        answer=Receiver,
+        example={"answer": "500", "times": 2},
+        problems=("webhook-not-configured",),
+    )
+    def create(self, request: Request) -> Receiver:
+        """Let the next attempts of deliveries fail without a request to your receiver.
+
+        All that follows is real: retries, the messages to members, the disabling. The
+        attempt's `answer` says that it was simulated.
+        """
+        asked, workspace = self.body, self.client.workspace
+        answer = SimulatedAnswer(asked.answer)
+        simulate_answers(workspace.pk, answer, asked.times)
+        return Receiver(answer=asked.answer, times=asked.times)
+
+
+class SandboxBalanceViewSet(SandboxViewSet):
+    """The play money of the sandbox."""
+
+    @operation(
+        "setPlayMoney",
+        "Set the play money",
+        scope=Scope.REPORTS_CREATE,
+        body=PlayMoneyRequest,
+        body_example={"available": 100},
+        answer=Balance,
+        example={
+            "mode": "PLAY",
+            "balance": {"amount": 100.0, "currency": "KES"},
+            "limit": {"amount": 0.0, "currency": "KES"},
+            "available": {"amount": 100.0, "currency": "KES"},
+        },
+    )
+    def create(self, request: Request) -> Balance:
+        """Leave the sandbox so much to spend; orders beyond it get 402.
+
+        An adjustment in the ledger makes it the balance. A top-up raises it as in
+        production, and `null` takes the limit away.
+        """
+        left, client = self.body.available, self.client
+        available = None if left is None else Decimal(left)
+        account = limit_play_money(client.workspace, available, actor=client.actor)
+        return Balance.of(account)
 
 
 class SandboxReportViewSet(SandboxViewSet):

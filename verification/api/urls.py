@@ -21,7 +21,12 @@ from verification.api.policies import PolicyViewSet
 from verification.api.provider_callbacks import PaymentEventView
 from verification.api.pulled_events import PulledEventViewSet
 from verification.api.reports import ReportViewSet
-from verification.api.sandbox import SandboxReportViewSet, SandboxResultViewSet
+from verification.api.sandbox import (
+    SandboxBalanceViewSet,
+    SandboxReceiverViewSet,
+    SandboxReportViewSet,
+    SandboxResultViewSet,
+)
 from verification.api.webhooks import (
     DeliveryViewSet,
     WebhookConfigurationViewSet,
@@ -36,6 +41,8 @@ router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
 router.register("packages", PackageViewSet, basename="package")
 router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
 router.register("sandbox/results", SandboxResultViewSet, basename="sandbox-result")
+router.register("sandbox/receiver", SandboxReceiverViewSet, basename="sandbox-receiver")
+router.register("sandbox/balance", SandboxBalanceViewSet, basename="sandbox-balance")
 router.register("sandbox/reports", SandboxReportViewSet, basename="sandbox-report")
 router.register("corrections", CorrectionViewSet, basename="correction")
 router.register("policy/versions", PolicyViewSet, basename="policy-version")

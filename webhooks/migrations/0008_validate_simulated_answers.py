@@ -1,0 +1,12 @@
+from django.contrib.postgres.operations import ValidateConstraint
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    dependencies = [("webhooks", "0007_simulated_answers")]
+
+    operations = [
+        ValidateConstraint(
+            model_name="configuration", name="answers_are_simulated_in_the_sandbox"
+        ),
+    ]
