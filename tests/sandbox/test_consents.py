@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
-from tests.world.clients import HOSTED, Api, error_codes, person
+from tests.world.clients import HOSTED, Api, company, error_codes, person
 from tests.world.orders import count_rows
 from verification.consents.models import ConsentRecord
+from verification.reports.models import Report
+from verification.sandbox.consents import ConsentAction, act_as_subject
+from workspaces.models import Client
 
 
 @pytest.fixture
@@ -85,3 +88,11 @@ def test_repeated_action_with_its_key_gets_the_first_answer(api: Api, asked: str
     assert (again.status_code, again.json()) == (200, first.json())
     assert again["Idempotent-Replayed"] == "true"
     assert ConsentRecord.objects.count() == 1
+
+
+def test_verb_finds_no_report_of_production(api: Api, live_api: Api):
+    made = live_api.create({**company(), "consent": HOSTED}, draft=True)
+    client = Client(live_api.workspace, live_api.account, "tests")
+
+    with pytest.raises(Report.DoesNotExist):
+        act_as_subject(client, made["id"], ConsentAction.GRANT, "")

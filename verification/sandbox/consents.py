@@ -18,8 +18,8 @@ from verification.consents.subject_decisions import Evidence, decline, grant
 from verification.consents.subject_messages import link_channels
 from verification.privacy.withdrawals import withdraw
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.reports.status import lock_report
 from verification.sandbox.refusals import NotPossible
+from verification.sandbox.reports import lock_sandbox_report
 from verification.values.clock import now
 from workspaces.models import Client
 
@@ -46,7 +46,7 @@ def act_as_subject(
 
     Raises NotPossible, and Report.DoesNotExist.
     """
-    report = lock_report(client, report_id)
+    report = lock_sandbox_report(client, report_id)
     rows = Consent.objects.select_for_update(no_key=True)
     consent = rows.filter(report=report).first()
     possible = _possible_actions(report, consent)

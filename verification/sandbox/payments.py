@@ -36,8 +36,8 @@ from verification.providers.payment_provider import (
     PromptFailure,
     ProviderEvent,
 )
-from verification.reports.status import lock_report
 from verification.sandbox.refusals import NotPossible
+from verification.sandbox.reports import lock_sandbox_report
 from verification.values.clock import now
 from workspaces.models import Client
 
@@ -135,7 +135,7 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
     The checkout is opened if the payer has none. All of it is one transaction, as the
     sandbox's provider is in our database. Raises NotPossible, and Report.DoesNotExist.
     """
-    report = lock_report(client, report_id)
+    report = lock_sandbox_report(client, report_id)
     payments = Payment.objects.select_for_update(no_key=True)
     payment = payments.filter(report=report).first()
     if payment is None:
@@ -144,9 +144,12 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
     closed = checkouts.closed_reason(report, payment, payment.generation, now())
     possible = _possible_actions(payment, closed, prompt)
     if action not in possible:
-        why = closed or payment.status
+        if closed == PaymentStatus.PAID and not possible:
+            raise NotPossible("The money was given back, or the payer's bank holds it.")
         raise NotPossible(
-            f"The payment is {why}, of a report that is {report.status}.", possible
+            f"The payment is {closed or payment.status}, of a report that is "
+            f"{report.status}.",
+            possible,
         )
     match action:
         case A.EXPIRE:

@@ -19,8 +19,8 @@ from verification.references.requests import (
     closed_status,
     reference_links,
 )
-from verification.reports.status import lock_report
 from verification.sandbox.refusals import NotPossible
+from verification.sandbox.reports import lock_sandbox_report
 from verification.values.clock import now
 from workspaces.models import Client
 
@@ -60,7 +60,7 @@ def act_as_referee(
     `answers` replace what the subject has stated. Raises NotPossible, and
     Report.DoesNotExist.
     """
-    report = lock_report(client, report_id)
+    report = lock_sandbox_report(client, report_id)
     rows = Reference.objects.select_for_update(no_key=True).filter(report=report)
     reference = rows.order_by("-id").first()
     if reference is None:
