@@ -107,6 +107,8 @@ writeFileSync(
 import * as sdk from './sdk.gen.js';
 import type * as types from './types.gen.js';
 
+export type Tag = ${[...tags.keys()].map((tag) => `'${tag}'`).join(' | ')};
+
 ${classes.join('\n')}`,
 );
 

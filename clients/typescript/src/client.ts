@@ -12,6 +12,7 @@ import {
   PolicyApi,
   ReportsApi,
   SandboxApi,
+  type Tag,
   WebhooksApi,
 } from './generated/resources.js';
 import * as sdk from './generated/sdk.gen.js';
@@ -126,7 +127,7 @@ export interface ClientOptions {
 }
 
 /** A client of one installation with one API key. */
-export class Client {
+export class Client implements Record<Tag, object> {
   /** `sandbox` or `production`, as the prefix of the key tells. */
   readonly environment: 'sandbox' | 'production';
   readonly reports: Reports;
