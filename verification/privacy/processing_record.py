@@ -18,6 +18,7 @@ from django.db.models import Exists, Model, OuterRef, Q
 
 from monitoring.models import Rule
 from verification.batches.models import UPLOAD_RETENTION, Upload
+from verification.checks import next_results
 from verification.checks.callbacks import ANSWER_RETENTION
 from verification.checks.catalogue import CATALOGUE
 from verification.documents import pdf
@@ -207,6 +208,10 @@ PURGES: dict[str, tuple[str, str]] = {
     "verification.sources.health.purge_old_minutes": (
         "counts of calls of sources",
         f"after {health.RETENTION.days} days",
+    ),
+    "verification.checks.next_results.purge_next_results": (
+        "outcomes that clients set for checks of the sandbox, under keyed hashes",
+        f"after {next_results.LIFETIME.days} days",
     ),
     "verification.jobs.schedules.purge_failures": (
         "failed jobs, which hold ids only",
