@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Any
 
+import httpx
 import pytest
 import standardwebhooks
 
@@ -193,7 +194,11 @@ def test_silent_and_absent_servers_are_connection_failures(call, package):
         AnsweringServer(Answer(silent=True)) as server,
         pytest.raises(package.ConnectionFailed, match="Timeout") as silent,
     ):
-        call(server.url, lambda client: client.reports.launch("1"), timeout=0.2)
+        call(
+            server.url,
+            lambda client: client.reports.launch("1"),
+            timeout=httpx.Timeout(60, read=0.2),
+        )
     with pytest.raises(package.ConnectionFailed, match=server.url) as absent:
         call(server.url, lambda client: client.reports.launch("1"))
 
