@@ -79,7 +79,7 @@ test('Retry-After is waited for, and not if it is long', async (t) => {
   const server = await answering(t, { ...late, headers: { ...late.headers, 'Retry-After': '1' } }, { body: { id: 'r1' } });
   const start = performance.now();
   await connect(server).reports.get('r1');
-  assert.ok(performance.now() - start >= 1000);
+  assert.ok(performance.now() - start > 990);
 
   const soon = new Date(Date.now() + 3_600_000).toUTCString();
   const closed = await answering(t, { ...late, headers: { ...late.headers, 'Retry-After': soon } });
