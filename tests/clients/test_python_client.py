@@ -365,6 +365,14 @@ def test_key_tells_the_environment_and_is_never_shown(package):
             package.Client(key, url)
 
 
+def test_client_has_every_resource_of_the_document(package):
+    operations = [o for path in document()["paths"].values() for o in path.values()]
+    tags = {tag for operation in operations for tag in operation["tags"]}
+
+    with package.Client(KEY, "https://verify.test") as client:
+        assert {tag for tag in tags if not hasattr(client, tag)} == set()
+
+
 SECRETS = ["correct-horse-battery-staple", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
 BODY = b'{"event": "report.new", "timestamp": "2026-11-27T08:00:00Z", "data": {"a": 1}}'
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx
 
 from . import Client, Problem, VerificationError, __version__, _listening, _stored
-from ._requests import IDEMPOTENCY_KEY, Request
+from ._requests import Request
 
 KINDS = {"report": "reports", "rule": "monitoring", "delivery": "deliveries"}
 
@@ -103,18 +103,22 @@ def _listen(options: argparse.Namespace) -> None:
 
 
 def _trigger(options: argparse.Namespace) -> None:
-    part, _, action = options.action.partition(".")
-    if not action:
-        raise ValueError("the action is a part and a verb, such as consent.grant")
-    path = f"reports/{quote(options.report, safe='')}/{quote(part, safe='')}"
     with _client() as client:
-        _print(client.send(_sandbox_request(path, {"action": action})))
+        acts = {
+            "consent": client.sandbox.act_on_consent,
+            "payment": client.sandbox.act_on_payment,
+            "reference": client.sandbox.act_on_reference,
+        }
+        part, _, action = options.action.partition(".")
+        if part not in acts or not action:
+            raise ValueError(f"act on {', '.join(acts)}, such as consent.grant")
+        _print(acts[part](options.report, {"action": action}).to_dict())
 
 
 def _skip(options: argparse.Namespace) -> None:
-    path = f"{KINDS[options.kind]}/{quote(options.id, safe='')}/skip"
+    path = f"/api/v1/sandbox/{KINDS[options.kind]}/{quote(options.id, safe='')}/skip"
     with _client() as client:
-        _print(client.send(_sandbox_request(path, None)))
+        _print(client.send(Request("POST", path, httpx.Response.json)))
 
 
 def _mcp(options: argparse.Namespace) -> None:
@@ -123,19 +127,6 @@ def _mcp(options: argparse.Namespace) -> None:
     except ModuleNotFoundError as error:
         raise ValueError("install the package with its extra: [mcp]") from error
     serve(*_stored.read_key())
-
-
-def _sandbox_request(path: str, body: Any) -> Request[Any]:
-    def parse(response: httpx.Response) -> Any:
-        return response.json()
-
-    return Request(
-        "POST",
-        f"/api/v1/sandbox/{path}",
-        parse,
-        json=body,
-        headers={IDEMPOTENCY_KEY: ""},
-    )
 
 
 def _create(options: argparse.Namespace) -> None:
