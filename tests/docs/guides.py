@@ -10,9 +10,20 @@ from django.conf import settings
 
 from tests.world.service import Service
 
+# What the tabs of each page print, in Python and TypeScript, from its beginning
+PRINTED_BY_TABS = {
+    "docs/client/quickstart.md": "READY LOW\n",
+    "docs/client/errors.md": "400 validation-failed",
+}
+
 
 def read_guide(page: str | Path) -> str:
     return (settings.BASE_DIR / page).read_text()
+
+
+def code_blocks(page: str | Path, language: str) -> list[str]:
+    fence = rf"^```{language}\n(.*?)^```"
+    return re.findall(fence, read_guide(page), re.MULTILINE | re.DOTALL)
 
 
 def headings(page: str | Path) -> set[str]:

@@ -26,6 +26,7 @@ from tests.world.refunds import paystack_api as paystack_api
 from tests.world.staff import change_url, list_url, log_in
 from tests.world.staff import rows as rows
 from verification.accounts.urls import urlpatterns as account_urls
+from verification.api.guides import NAMES, guide_path
 from verification.backoffice.models import AuditEvent
 from verification.console.urls import PAGES
 from verification.golive.models import Application
@@ -167,10 +168,18 @@ def test_accounts(walk: Walk):
 
 def test_public_pages(walk: Walk, api: Api, settings: Any):
     anyone = Client()
+    english = {
+        **{f"docs-{name}": guide_path(name) for name in NAMES},
+        "docs-clients": "/docs/clients",
+        "docs-search": "/docs/search?q=webhook",
+        "docs-reference": "/docs/reference",
+        "docs-operation": "/docs/reference/createReports",
+        "docs-event": "/docs/reference/receiveReportReady",
+    }
+    for name, path in english.items():
+        walk.see_as(name, anyone, path, stay, ("en",))
     for name, path in {
         "landing": "/",
-        "docs": "/docs",
-        "docs-clients": "/docs/clients",
         "problems": "/problems/",
         "problem": "/problems/validation-failed",
         **{f"error-{name}": f"/errors/{name}" for name in ERRORS},

@@ -33,7 +33,7 @@ from tests.browser.conftest import (
 )
 
 PHONE = {"width": 390, "height": 844}
-CONSOLE_REQUESTS = 5
+FEW_REQUESTS = 5
 # The HTML and styles of a page of subjects, payers and referees
 HOSTED_PAGE_BYTES = 20 * 1024
 LOADS = 3
@@ -217,7 +217,8 @@ class Walk:
             (self._at, self._shown["paint"], self._shown["shift"], len(sizes))
         )
         self._check_shift()
-        if path.startswith("/console/") and len(sizes) > CONSOLE_REQUESTS:
+        few = path.startswith(("/console/", "/docs"))
+        if few and len(sizes) > FEW_REQUESTS:
             self.fault(f"{len(sizes)} requests: {json.dumps([*sizes])}")
         if any(url.endswith("hosted.css") for url in sizes) and "/dev/" not in path:
             parts = (self.page.url.partition("#")[0], ".css")

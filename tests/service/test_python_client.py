@@ -17,6 +17,7 @@ import standardwebhooks
 
 from tests.clients.answering_server import Answer, AnsweringServer
 from tests.clients.python_client import SOURCES, install_client
+from tests.docs.guides import PRINTED_BY_TABS, code_blocks
 from tests.service.conftest import Client
 from tests.world.service import Service
 from tests.world.waiting import until
@@ -58,6 +59,19 @@ def test_quick_start_ends_with_a_completed_report(
 
     assert done.stdout == "READY LOW\n", done.stderr
     assert len([line for line in QUICK_START.splitlines() if line]) <= 12
+
+
+@pytest.mark.slow
+def test_tabs_of_the_guides_run_as_printed(programs: Path, environment: dict[str, str]):
+    for page, expected in PRINTED_BY_TABS.items():
+        done = subprocess.run(
+            [programs / "python", "-c", "\n".join(code_blocks(page, "python"))],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout.startswith(expected), done.stderr
 
 
 def test_client_generated_for_1_0_reads_the_answers_of_today(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from tests.docs.guides import PRINTED_BY_TABS, code_blocks
 from tests.service.conftest import Client
 from tests.world.service import Service
 
@@ -65,26 +66,49 @@ def test_client_passes_its_own_tests(built: Path):
 def test_quick_start_ends_with_a_completed_report(
     built: Path, service: Service, client: Client, tmp_path: Path
 ):
+    install(built, tmp_path)
+
+    assert run_program(QUICK_START, built, service, client, tmp_path) == "READY LOW\n"
+    assert len([line for line in QUICK_START.splitlines() if line]) <= 15
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_tabs_of_the_guides_run_as_printed(
+    built: Path, service: Service, client: Client, tmp_path: Path
+):
+    install(built, tmp_path)
+
+    for page, expected in PRINTED_BY_TABS.items():
+        text = "\n".join(code_blocks(page, "ts"))
+        printed = run_program(text, built, service, client, tmp_path)
+        assert printed.startswith(expected)
+
+
+def install(built: Path, folder: Path) -> None:
     (tarball,) = (built / "tarballs").glob("verification-reports-*.tgz")
-    (tmp_path / "package.json").write_text("{}")
-    run("npm", "install", "--silent", "--offline", tarball, cwd=tmp_path)
+    (folder / "package.json").write_text("{}")
+    run("npm", "install", "--silent", "--offline", tarball, cwd=folder)
+
+
+def run_program(
+    text: str, built: Path, service: Service, client: Client, folder: Path
+) -> str:
+    """Check the types of a program, run it, and return what it prints."""
     # TypeScript reads the same lines.
     for name in ("order.mjs", "order.mts"):
-        (tmp_path / name).write_text(QUICK_START)
-
+        (folder / name).write_text(text)
     strict = ["--strict", "--noEmit", "--target", "es2022", "--module", "nodenext"]
     types = ["--types", "node", "--typeRoots", str(built / "node_modules" / "@types")]
     compiler = built / "node_modules" / ".bin" / "tsc"
-    assert run(compiler, *strict, *types, "order.mts", cwd=tmp_path) == ""
-    printed = run(
+    assert run(compiler, *strict, *types, "order.mts", cwd=folder) == ""
+    return run(
         "node",
         "order.mjs",
-        cwd=tmp_path,
+        cwd=folder,
         VERIFICATION_API_KEY=client.key,
         VERIFICATION_BASE_URL=service.url,
     )
-    assert printed == "READY LOW\n"
-    assert len([line for line in QUICK_START.splitlines() if line]) <= 15
 
 
 def test_lock_names_no_address_of_a_registry():

@@ -28,7 +28,7 @@ def test_stylesheet_of_a_page_is_cached_for_a_year(
     client: Client, settings: Any, debug: bool
 ) -> None:
     settings.DEBUG = settings.WHITENOISE_AUTOREFRESH = debug
-    page = client.get("/problems/").content.decode()
+    page = client.get("/").content.decode()
     address = re.search(r'href="(/static/[^"]+hosted\.css)"', page)
     assert address
 

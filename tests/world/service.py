@@ -51,6 +51,7 @@ SERVED = (
     "tests/clients/test_other_languages.py",
     "tests/docs/test_installation_page.py",
     "tests/docs/test_monitoring_page.py",
+    "tests/docs/test_quickstart_page.py",
     "tests/docs/test_readme.py",
     "tests/docs/test_reports_page.py",
     "tests/docs/test_webhooks_page.py",

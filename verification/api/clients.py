@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from verification.web.pages import page
+from verification.api.docs import in_english, render_docs
 
 
 def client_files() -> dict[str, str]:
@@ -20,13 +20,14 @@ def client_files() -> dict[str, str]:
 
 
 @require_safe
-@page
+@in_english
 def docs_clients(request: HttpRequest) -> HttpResponse:
     files = {
         kind: f"{settings.BASE_URL}/docs/clients/{name}"
         for kind, name in client_files().items()
     }
-    return render(request, "docs/clients.html", {"files": files})
+    here = reverse("docs-clients")
+    return render_docs(request, "docs/clients.html", here, files=files)
 
 
 @require_safe

@@ -62,6 +62,10 @@ if not TEMPLATES_DIR.is_dir():
 OPENAPI_FILE = BASE_DIR / "docs" / "openapi.yaml"
 if not OPENAPI_FILE.is_file():
     OPENAPI_FILE = BASE_DIR / "verification" / "openapi.yaml"
+# The guides for developers of clients, which `/docs` serves
+GUIDES_DIR = BASE_DIR / "docs" / "client"
+if not GUIDES_DIR.is_dir():
+    GUIDES_DIR = BASE_DIR / "verification" / "guides"
 # What `make clients` builds; a release has it inside the package.
 CLIENTS_DIR = BASE_DIR / "clients" / "dist"
 if not CLIENTS_DIR.is_dir():
