@@ -117,8 +117,6 @@ def story(
     hire_staff(another_api.workspace)
     join_workspace(another_api.workspace)
     decide_by_rules(another_api)
-    wanted = {"check": "CRB_STANDARD", "idNumber": "66666666", "outcome": "ADVERSE"}
-    assert another_api.post("/sandbox/results", wanted).status_code == 200
     # Events get their place when somebody pulls them.
     assert another_api.get("/events").json()["content"]
     run_schedule()
