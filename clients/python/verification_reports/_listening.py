@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 
-from . import Client, Event, Problem
+from . import Client, ConnectionFailed, Event, Problem
 from ._stored import Place
 from .webhooks import sign
 
@@ -17,6 +17,7 @@ from .webhooks import sign
 HOSTS = {"localhost", "127.0.0.1", "::1"}
 TRIES = 5
 SECONDS = 15.0
+PAUSE_SECONDS = 5.0
 
 
 def listen(client: Client, url: str, names: Sequence[str]) -> None:
@@ -26,17 +27,20 @@ def listen(client: Client, url: str, names: Sequence[str]) -> None:
     place = Place(client.settings)
     if place.cursor is None:
         place.move(_newest_cursor(client))
-    print(f"Forwarding to {url}; the signing secret is {place.secret}", flush=True)
+    _say(f"Forwarding to {url}; the signing secret is {place.secret}")
     with httpx.Client(timeout=SECONDS, trust_env=False) as receiver:
         while True:
             try:
                 for event in client.events.follow(cursor=place.cursor, types=names):
                     _forward(receiver, url, event, place.secret)
                     place.move(event.cursor)
+            except ConnectionFailed as error:
+                _say(f"{error}; trying again")
+                time.sleep(PAUSE_SECONDS)
             except Problem as problem:
                 if problem.code != "cursor-expired":
                     raise
-                print("Events after the last one are deleted; going on with new ones.")
+                _say("Events after the last one are deleted; going on with new ones.")
                 place.move(_newest_cursor(client))
 
 
@@ -62,9 +66,14 @@ def _forward(receiver: httpx.Client, url: str, event: Event, secret: str) -> Non
             said = str(response.status_code)
         except httpx.RequestError as error:
             said = type(error).__name__
-        print(f"{event.name} {event.id}: {said}", flush=True)
+        _say(f"{event.name} {event.id}: {said}")
         if said.startswith("2"):
             return
         if attempt < TRIES:
             time.sleep(2 ** (attempt - 1))
-    print(f"{event.name} {event.id}: given up after {TRIES} attempts", flush=True)
+    _say(f"{event.name} {event.id}: given up after {TRIES} attempts")
+
+
+def _say(text: str) -> None:
+    # At once, also to a file.
+    print(text, flush=True)
