@@ -206,6 +206,10 @@ def test_vrf_serves_an_assistant_what_it_may_read(
                 name: await assistant.call_tool(name, arguments)
                 for name, arguments in calls.items()
             }
+            (guide, *_) = (await assistant.call_tool("list_guides")).content
+            answers["read_guide"] = await assistant.call_tool(
+                "read_guide", {"title": guide.text}
+            )
             refused = {"checks": ["BUSINESS_VERIFICATION"]}
             answers["refused"] = await assistant.call_tool("quote", refused)
         return tools, answers
@@ -218,6 +222,7 @@ def test_vrf_serves_an_assistant_what_it_may_read(
     assert "IDENTITY" in answers["list_checks"].content[0].text
     assert "90000000" in answers["list_test_subjects"].content[0].text
     assert "balance" in answers["explain_problem"].content[0].text
+    assert "create" in answers["read_guide"].content[0].text
     assert answers["refused"].is_error
     assert "accepts COMPANY only" in answers["refused"].content[0].text
     assert "test key" in vrf.run("mcp", **live)

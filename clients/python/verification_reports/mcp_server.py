@@ -21,7 +21,9 @@ from . import AsyncClient, VerificationError, __version__
 from .models import CheckDefinition
 
 INSTRUCTIONS = """Facts about the report verification service that this project uses:
-its checks, prices, test subjects and problems. Nothing is ordered."""
+its checks, prices, test subjects, guides and problems. Nothing is ordered."""
+# A guide in `llms.txt`: its title, and the path of its Markdown
+GUIDE = re.compile(r"\[([^\]]+)\]\([a-z]+://[^/]+(/docs/[\w-]+\.md)\)")
 # Inputs of checks that are not numbers of a test subject, by their type
 SAMPLES: dict[str, Any] = {
     "EMAIL": "test.subject@example.com",
@@ -69,6 +71,10 @@ def make_server(client: AsyncClient) -> MCPServer[Any]:
             raise ValueError(f"{path}: the service answers {answer.status_code}")
         return answer.text
 
+    async def read_guides() -> dict[str, str]:
+        """Return the paths of the guides by their titles."""
+        return dict(GUIDE.findall(await read_page("/llms.txt")))
+
     @tool
     async def list_checks() -> list[dict[str, Any]]:
         """List the checks: what they need, return and cost, and for whom they are."""
@@ -95,6 +101,19 @@ def make_server(client: AsyncClient) -> MCPServer[Any]:
             "consent": {"mode": "SERVICE_HOSTED"},
         }
         return (await client.reports.quote({"reports": [item]})).to_dict()
+
+    @tool
+    async def list_guides() -> list[str]:
+        """List the titles of the guides."""
+        return list(await read_guides())
+
+    @tool
+    async def read_guide(title: str) -> str:
+        """Return a guide as Markdown."""
+        guides = await read_guides()
+        if title not in guides:
+            raise ValueError(f"the guides are: {', '.join(guides)}")
+        return await read_page(guides[title])
 
     @tool
     async def explain_problem(code: str) -> str:
