@@ -12,6 +12,12 @@ def whole_service(service):
     service.start()
 
 
+@pytest.fixture(scope="module")
+def client(unlimited_client):
+    """Return a client of its own, whose play money runs out for nobody else."""
+    return unlimited_client
+
+
 def act(client, report_id, what, action, **more):
     """Act once the state takes it, as a job may have to run first."""
 
