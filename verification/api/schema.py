@@ -303,6 +303,10 @@ HEADERS: dict[str, Schema] = {
         "description": "The id of the request: its own X-Request-Id, or a new one.",
         "schema": {**_TEXT, "pattern": "^[A-Za-z0-9._-]{1,128}$"},
     },
+    "Idempotent-Replayed": {
+        "description": "There when the answer is an earlier one, given again.",
+        "schema": {**_TEXT, "enum": ["true"]},
+    },
     "X-Service-Sandbox": {
         "description": "There when the request was made with a test key.",
         "schema": {**_TEXT, "enum": ["true"]},
@@ -353,23 +357,17 @@ class BearerScheme(OpenApiAuthenticationExtension):
         return {"Bearer": [scope] if scope else []}
 
 
-def _idempotency_parameters(status: int) -> list[OpenApiParameter]:
-    return [
-        OpenApiParameter(
-            "Idempotency-Key",
-            {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[ -~]+$"},
-            OpenApiParameter.HEADER,
-            description="A repeated request with the same key gets the first answer "
-            "again and creates nothing. Remembered for 72 hours.",
-        ),
-        OpenApiParameter(
-            "Idempotent-Replayed",
-            {"type": "string", "enum": ["true"]},
-            OpenApiParameter.HEADER,
-            response=[status],
-            description="There when the answer is an earlier one, given again.",
-        ),
-    ]
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[ -~]+$"},
+    OpenApiParameter.HEADER,
+    description="A repeated request with the same key gets the first answer again and "
+    "creates nothing. Remembered for 72 hours.",
+)
+
+
+def _capitalize(code: str) -> str:
+    return "".join(map(str.capitalize, code.split("-")))
 
 
 def _parameter_schema(member: Schema) -> Schema:
@@ -424,7 +422,7 @@ class OperationSchema(AutoSchema):
         declared, view = self.operation, cast(Any, self.view)
         parameters = self._query_parameters(declared.query) if declared.query else []
         if declared.idempotent_as:
-            parameters += _idempotency_parameters(declared.status)
+            parameters.append(IDEMPOTENCY_KEY)
         lookup = getattr(view, "lookup_url_kwarg", "")
         if lookup and f"{{{lookup}}}" in self.path:
             is_uuid = view.lookup_value_converter == "uuid"
@@ -481,7 +479,10 @@ class OperationSchema(AutoSchema):
     def _get_response_bodies(self, direction: Any = "response") -> Schema:
         bodies = super()._get_response_bodies(direction)
         for body in bodies.values():
-            headers = {name: self._header(name) for name in self._common_headers()}
+            names = self._common_headers()
+            if self.operation.idempotent_as:
+                names.append("Idempotent-Replayed")
+            headers = {name: self._header(name) for name in names}
             body["headers"] = {**body.get("headers", {}), **headers}
             for content in body.get("content", {}).values():
                 for name, example in content.get("examples", {}).items():
@@ -547,14 +548,14 @@ class OperationSchema(AutoSchema):
         if not self.takes_key:
             return ""
         if len(kinds) == 1:
-            return "".join(map(str.capitalize, kinds[0].code.split("-")))
+            return _capitalize(kinds[0].code)
         if any(kind.code in self.operation.problems for kind in kinds):
-            return ""
+            return "Or".join(_capitalize(kind.code) for kind in kinds)
         common = getattr(self.view, "common_problems", {})
         names = [common[kind.code] for kind in kinds if kind.code in common]
-        return (
-            names[0] if names else HTTPStatus(kinds[0].status).phrase.replace(" ", "")
-        )
+        if names:
+            return names[0]
+        return HTTPStatus(kinds[0].status).phrase.replace(" ", "")
 
     def _example(self, kind: ProblemKind) -> Schema:
         value = {
