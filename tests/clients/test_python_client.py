@@ -155,6 +155,19 @@ def test_retry_after_is_waited_for_unless_it_is_long(call, package):
     assert len(server.received) == 2
 
 
+@pytest.mark.parametrize("zone", ["GMT", "-0000", ""])
+def test_retry_after_may_be_a_date(call, package, zone: str):
+    late = problem("rate-limited", 429)
+    late.headers["Retry-After"] = f"Fri, 01 Jan 2100 00:00:00 {zone}".strip()
+    with (
+        AnsweringServer(late) as server,
+        pytest.raises(package.Problem) as refused,
+    ):
+        call(server.url, lambda client: client.reports.get("1"))
+
+    assert refused.value.retry_after > 3600
+
+
 def test_problem_has_its_members_and_pointers(call, package):
     pointer = "#/reports/0/subject/idNumber"
     errors = [
@@ -428,7 +441,7 @@ def test_webhook_that_is_forged_or_old_is_refused(
         client.webhooks.verify(body, headers | change, SECRETS)
 
 
-@pytest.mark.parametrize("secrets", ["", [], [SECRETS[0], ""]])
+@pytest.mark.parametrize("secrets", ["", [], [SECRETS[0], ""], "whsec_"])
 def test_webhook_is_not_verified_with_an_empty_secret(package, secrets: Any):
     with (
         package.Client(KEY, "https://verify.test") as client,

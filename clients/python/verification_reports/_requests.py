@@ -161,6 +161,8 @@ def retry_after(response: httpx.Response) -> float | None:
         moment = parsedate_to_datetime(value)
     except ValueError:
         return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 

@@ -54,6 +54,12 @@ for (const [title, body, headers] of [
   });
 }
 
+test('webhook is not verified with an empty secret', () => {
+  for (const secrets of ['', 'whsec_', 'whsec_!', [], [SECRET, '']]) {
+    assert.throws(() => verify(BODY, signed(SECRET), secrets), { name: 'TypeError', message: /empty/ });
+  }
+});
+
 test('clock skew within the tolerance is accepted', () => {
   for (const at of [NOW() - 200, NOW() + 200]) assert.equal(verify(BODY, signed(SECRET, { at }), SECRET).id, 'e1');
   assert.equal(verify(BODY, signed(SECRET, { at: 1 }), SECRET, { toleranceSeconds: Infinity }).id, 'e1');
