@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from verification.api.content import JSON_LINES
-from verification.api.examples import REPORT
+from verification.api.examples import CREATE_RESPONSE, REPORT, RULE
 from verification.api.operations import Operation
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
@@ -298,6 +298,12 @@ PROBLEM_PARTS: dict[str, Schema] = {
     **_any_of([f"{REF}ProblemCode", f"{REF}LaunchObstacle"]),
     "MemberError": MEMBER_ERROR,
 }
+# Examples of answers that several operations give
+SHARED_EXAMPLES = {
+    "Report": REPORT,
+    "CreatedReport": CREATE_RESPONSE["reports"][0],
+    "MonitoringRule": RULE,
+}
 HEADERS: dict[str, Schema] = {
     "X-Request-Id": {
         "description": "The id of the request: its own X-Request-Id, or a new one.",
@@ -486,10 +492,14 @@ class OperationSchema(AutoSchema):
             body["headers"] = {**body.get("headers", {}), **headers}
             for content in body.get("content", {}).values():
                 for name, example in content.get("examples", {}).items():
-                    if example["value"] == REPORT:
-                        shared = self._component("examples", "Report", example)
-                        content["examples"][name] = shared
+                    content["examples"][name] = self._shared_example(example)
         return {**bodies, **self._problems()}
+
+    def _shared_example(self, example: Schema) -> Schema:
+        for name, value in SHARED_EXAMPLES.items():
+            if example["value"] == value:
+                return self._component("examples", name, example)
+        return example
 
     def _common_headers(self) -> list[str]:
         names = ["X-Request-Id"]
