@@ -1,7 +1,7 @@
 """Chromium on a phone's screen, against the real service.
 
-CHROMIUM names another browser than Debian's. Pictures of all pages that tests look at
-are left in `.data/screenshots/` for a person.
+CHROMIUM names another browser than Debian's. `tests/pages` looks at every page; here
+people do their work, and pictures of what only they reach are left beside those.
 """
 
 import os
@@ -12,7 +12,6 @@ from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
 from playwright.sync_api import expect
 
-from tests.browser.people import read_in
 from tests.service.conftest import Client
 from tests.world.clients import HOSTED, person
 
@@ -34,29 +33,17 @@ SPACED = """() => {
         word-spacing: .16em !important }`);
     document.adoptedStyleSheets = [sheet];
 }"""
+# A first page after start can take longer than the library's 5 s on a busy machine:
+# the reference of the API is drawn from a document that takes seconds to make.
+expect.set_options(timeout=20_000)
+WIDTH = "document.documentElement.scrollWidth"
 # A picture is taken, and a contrast measured, when no colour is on its way.
 STILL = """() => {
     const sheet = new CSSStyleSheet()
     sheet.replaceSync('* { transition: none !important; animation: none !important }')
     document.adoptedStyleSheets = [sheet]
 }"""
-# A first page after start can take longer than the library's 5 s on a busy machine:
-# the reference of the API is drawn from a document that takes seconds to make.
-expect.set_options(timeout=20_000)
-WIDTH = "document.documentElement.scrollWidth"
-# The HTML and styles of a page of subjects, payers and referees
-HOSTED_PAGE_BYTES = 20 * 1024
-# The page itself and all that it needs, with their sizes
-LOADED = """() => Object.fromEntries(performance.getEntries()
-    .filter(e => "decodedBodySize" in e).map(e => [e.name, e.decodedBodySize]))"""
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
-
-
-def hosted_bytes(page):
-    """Return the size of the page's HTML and styles."""
-    sizes = page.evaluate(LOADED)
-    parts = (page.url.partition("#")[0], ".css")
-    return sum(size for url, size in sizes.items() if url.endswith(parts))
 
 
 def take_screenshots(page, name):
@@ -148,7 +135,7 @@ def let_get_messages(service, client):
 
 @pytest.fixture
 def look(page):
-    """Save a picture of the page, check its accessibility and a hosted page's size."""
+    """Take pictures of a page that `tests/pages` does not reach, and check it."""
 
     def at(name):
         # A click waits until another page begins, and not for the whole of it.
@@ -162,22 +149,5 @@ def look(page):
         assert page.evaluate(WIDTH) <= NARROW["width"]
         page.evaluate("document.adoptedStyleSheets = []")
         page.set_viewport_size(PHONE)
-        # The mailbox of development has as many messages as there are.
-        is_hosted = any(url.endswith("hosted.css") for url in page.evaluate(LOADED))
-        if is_hosted and "/dev/mail" not in page.url:
-            assert 5000 < hosted_bytes(page) < HOSTED_PAGE_BYTES
-
-    return at
-
-
-@pytest.fixture
-def look_in_both(page, look):
-    """Look at the page in English and in Kiswahili; it is in English again then."""
-
-    def at(name):
-        look(name)
-        read_in(page, "Kiswahili")
-        look(f"sw-{name}")
-        read_in(page, "English")
 
     return at

@@ -1,6 +1,5 @@
 """People who log in to the real service."""
 
-import json
 import re
 from contextlib import suppress
 
@@ -11,17 +10,6 @@ from tests.world.service import Service
 from tests.world.waiting import until
 
 PASSWORD = "seven quiet giraffes"
-
-
-def mailed_link(service: Service, address: str, kind: str) -> str:
-    """Return the first link in the newest mail to this address."""
-    script = (
-        "import json; from verification.notifications.models import Notification as N;"
-        f"print(json.dumps([n.context['url'] for n in N.objects.filter(kind={kind!r})"
-        f".order_by('-id') if n.recipient == {address!r}]))"
-    )
-    links = until(lambda: json.loads(service.manage("shell", "-v", "0", "-c", script)))
-    return str(links[0])
 
 
 def reload_until(page, condition, explain=lambda: "") -> None:
@@ -55,6 +43,23 @@ def _make(service: Service, email: str, create: str, then: str = "") -> None:
     service.manage("shell", "-v", "0", "-c", script + then)
 
 
+def add_member(
+    service: Service,
+    email: str,
+    workspace: str,
+    role: str = "OWNER",
+    decision_hours: int | None = None,
+) -> None:
+    """Create a member of this workspace, which decides within these hours."""
+    then = (
+        "from workspaces.models import Member, Workspace;"
+        f"w = Workspace.objects.get(pk={workspace!r});"
+        f"Member.objects.create(workspace=w, user=u, role={role!r});"
+        f"w.decision_hours = {decision_hours!r}; w.save()"
+    )
+    _make(service, email, "create_user", then)
+
+
 def go_to(page, section: str) -> None:
     """Open a section by the navigation, which a phone shows behind its button."""
     menu = page.locator(".menu-button")
@@ -62,22 +67,6 @@ def go_to(page, section: str) -> None:
         menu.click()
     name = re.compile(f"^{re.escape(section)}\\b")
     page.locator("#side").get_by_role("link", name=name).first.click()
-
-
-def switch_to(page, environment: str) -> None:
-    """Switch to the sandbox or to production in the top bar."""
-    menu = page.locator(".top details.narrow-only > summary")
-    if menu.is_visible():
-        menu.click()
-    page.locator(".top").get_by_role(
-        "link", name=re.compile(f"^{environment}")
-    ).locator("visible=true").click()
-
-
-def read_in(page, language: str) -> None:
-    """Choose the language, which is in the account's menu after the login."""
-    _open_account_menu(page)
-    page.get_by_role("link", name=language, exact=True).click()
 
 
 def open_account(page) -> None:

@@ -9,9 +9,8 @@ from django.utils.timezone import now
 from playwright.sync_api import expect
 
 from tests.batches.files import csv_file, xlsx_file
-from tests.browser.conftest import PHONE, SCREENSHOTS
+from tests.browser.conftest import PHONE
 from tests.browser.people import log_in, make_member, reload_until
-from tests.browser.test_batches import file_of
 from tests.browser.test_consent import confirm, sees
 from verification.values.local_time import NAIROBI
 
@@ -73,6 +72,10 @@ print(json.dumps({{one.recipient: one.context["link"] for one in found}}))
 COUNT = "from verification.figures.daily import count_changed_days as c; c()"
 
 
+def file_of(name: str, content: bytes) -> dict[str, object]:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+
+
 def enter(page, service, email: str) -> None:
     log_in(page, service, email)
     page.wait_for_url(re.compile(f"^{service.url}/console/"))
@@ -82,7 +85,7 @@ def shell(service, script: str) -> str:
     return service.manage("shell", "-v", "0", "-c", script).strip()
 
 
-def test_day_of_a_credit_officer(page, browser, service, look):
+def test_day_of_a_credit_officer(page, browser, service):
     for email in (OWNER, OFFICER, SECOND):
         make_member(service, email)
     workspace = shell(service, PREPARE).splitlines()[-1]
@@ -90,28 +93,25 @@ def test_day_of_a_credit_officer(page, browser, service, look):
     enter(page, service, OFFICER)
     page.goto(f"{console}/reports/")
 
-    order_twenty(page, look)
+    order_twenty(page)
     batch = page.url
     consent_on_phones(browser, links_of(service, workspace, "consent"))
     page.goto(batch)
     reload_until(page, page.get_by_text("20 of 20 reports have ended.").count)
-    look("day-05-results")
     with page.expect_download() as download:
         page.get_by_role("link", name="Results as XLSX").click()
     assert download.value.suggested_filename.endswith(".xlsx")
 
-    proposed = decline_the_bad(page, console, look)
+    proposed = decline_the_bad(page, console)
     confirm_as_second(browser, service, console, proposed)
     read_notices(browser, links_of(service, workspace, "notice"))
     page.goto(proposed[0])
     expect(page.get_by_text("Opened by the person")).to_be_visible()
-    look("day-10-proof-of-service")
     approve_next(page, console)
     export_decisions(page, console, proposed)
     shell(service, COUNT)
     page.goto(f"{console}/figures/")
     expect(page.get_by_text("Reports ordered").first).to_be_visible()
-    look("day-11-figures")
 
 
 def links_of(service, workspace: str, cause: str) -> dict[str, str]:
@@ -120,7 +120,7 @@ def links_of(service, workspace: str, cause: str) -> dict[str, str]:
     return found
 
 
-def order_twenty(page, look) -> None:
+def order_twenty(page) -> None:
     page.get_by_role("link", name="Order from a file").click()
     page.get_by_role("radio", name="Loan").check()
     page.get_by_role("button", name="Continue").click()
@@ -129,41 +129,35 @@ def order_twenty(page, look) -> None:
     page.get_by_label("Purpose").fill("Loan application")
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_text("1 row of 20 has errors")).to_be_visible()
-    look("day-01-fault")
     page.get_by_role("link", name="Send another file").click()
     right = file_of("applicants.xlsx", xlsx_file(HEADINGS, *APPLICANTS))
     page.locator("input[type=file]").set_input_files([right])
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_text("20 rows without errors")).to_be_visible()
-    look("day-02-quote")
     page.get_by_role("button", name="Order 20 reports for KES 2,400.00").click()
     expect(page.get_by_text("0 of 20 reports have ended.")).to_be_visible()
-    look("day-03-ordered")
 
 
 def consent_on_phones(browser, links: dict[str, str]) -> None:
     """Let each applicant follow the link of their message and agree."""
     assert len(links) == len(APPLICANTS)
-    for number, (name, _id, _born, email, _reference) in enumerate(APPLICANTS):
+    for name, _id, _born, email, _reference in APPLICANTS:
         context = browser.new_context(viewport=PHONE)
         phone = context.new_page()
         phone.goto(links[email])
         confirm(phone)
         phone.locator("#id_name").fill(name)
         phone.get_by_role("checkbox").check()
-        if number == 0:
-            phone.screenshot(path=SCREENSHOTS / "day-04-consent.png", full_page=True)
         phone.locator("main button").click()
         sees(phone, "You agreed to the checks")
         context.close()
 
 
-def decline_the_bad(page, console: str, look) -> list[str]:
+def decline_the_bad(page, console: str) -> list[str]:
     """Find both in the queue and propose to decline them; return their addresses."""
     last = page.locator("tbody tr").nth(len(APPLICANTS) - 1)
     page.goto(f"{console}/queue/")
     reload_until(page, last.count)
-    look("day-06-queue")
     proposed = []
     for number, (_id_number, reason) in BAD.items():
         page.goto(f"{console}/queue/")
@@ -181,7 +175,6 @@ def decline_the_bad(page, console: str, look) -> list[str]:
         page.get_by_role("button", name="Propose the decline").click()
         expect(page.get_by_text("It is proposed.")).to_be_visible()
         assert page.get_by_role("button", name="Confirm the decision").count() == 0
-    look("day-07-proposed")
     return proposed
 
 
@@ -192,7 +185,6 @@ def confirm_as_second(browser, service, console: str, proposed: list[str]) -> No
     enter(page, service, SECOND)
     page.goto(f"{console}/queue/?wait=second")
     expect(page.locator("tbody th a")).to_have_count(len(proposed))
-    page.screenshot(path=SCREENSHOTS / "day-08-second.png", full_page=True)
     for address in proposed:
         page.goto(address)
         page.get_by_role("button", name="Confirm the decision").click()
@@ -210,7 +202,6 @@ def read_notices(browser, links: dict[str, str]) -> None:
         confirm(phone)
         sees(phone, "Your application was declined")
         expect(phone.get_by_text(reason)).to_be_visible()
-        phone.screenshot(path=SCREENSHOTS / "day-09-notice.png", full_page=True)
         context.close()
 
 

@@ -3,18 +3,9 @@
 import pytest
 import requests
 
-from tests.browser.conftest import HOSTED_PAGE_BYTES, hosted_bytes
-from tests.browser.test_consent import confirm, link_of, sees
+from tests.browser.test_consent import link_of
 
 pytestmark = pytest.mark.slow
-
-
-def test_heaviest_page_is_light(page, ask):
-    page.goto(link_of(ask()))
-    confirm(page)
-    sees(page, "Acacia wants to check your details")
-
-    assert 5000 < hosted_bytes(page) < HOSTED_PAGE_BYTES
 
 
 def test_form_of_10_mb_is_refused_at_once(page, ask):
