@@ -12,7 +12,7 @@ from django.test import Client as Browser
 
 from tests.docs.guides import headings
 from verification.api.guides import NAMES, guide_path
-from verification.api.reference import curl, operations
+from verification.api.reference import EXAMPLE_ADDRESS, curl, operations
 
 FOLDER = settings.BASE_DIR / "docs" / "client"
 HTML_BYTES = 12 * 1024
@@ -109,7 +109,14 @@ def test_reference_has_a_page_for_each_operation():
         html = unescape(read(each.address))
 
         assert f">{each.title}</h1>" in html
+        assert EXAMPLE_ADDRESS not in html
         assert len(gzip.compress(html.encode())) < HTML_BYTES, each.id
+
+
+def test_example_of_a_problem_names_this_installation():
+    html = read("/problems/not-found")
+
+    assert f"&quot;{settings.BASE_URL}/problems/not-found&quot;" in html
 
 
 def test_reference_is_filtered_by_words():

@@ -106,8 +106,7 @@ def problem_index(request: HttpRequest) -> HttpResponse:
 def problem_detail(request: HttpRequest, code: str) -> HttpResponse:
     if code not in PROBLEM_KINDS:
         raise Http404
-    example = problem_example(code, settings.BASE_URL)
-    context = {"kind": PROBLEM_KINDS[code], "example": example}
+    context = {"kind": PROBLEM_KINDS[code], "example": problem_example(code)}
     return render_docs(request, "problems/detail.html", reverse("problems"), **context)
 
 

@@ -47,7 +47,14 @@ LINK = re.compile(r"([a-z-]+)\.md(#.*)?")
 LANGUAGES = {"sh": "curl", "python": "Python", "ts": "TypeScript", "json": "JSON"}
 # The class of a tab, which the style sheet shows by its radio button
 TABS = {"sh": "curl", "python": "python", "ts": "ts"}
-CLASSES = {Keyword: "k", Name.Tag: "k", String: "t", Number: "n", Comment: "c"}
+CLASSES = {
+    String.Escape: "",
+    Keyword: "k",
+    Name.Tag: "k",
+    String: "t",
+    Number: "n",
+    Comment: "c",
+}
 
 
 @dataclass(frozen=True)

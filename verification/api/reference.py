@@ -20,6 +20,8 @@ from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 
 # Deeper members are shown by the page of their own operation, or the example.
 MAX_DEPTH = 4
+# The service in examples of the document
+EXAMPLE_ADDRESS = "https://verify.example.com"
 # More values, such as countries, are told by their format.
 MAX_VALUES = 30
 
@@ -184,6 +186,7 @@ def _member(
         "type": _type(schema),
         "values": _values(schema),
         "is_required": is_required,
+        "is_nullable": any(e == {"type": "null"} for e in schema.get("anyOf", [])),
         "description": _markdown(description),
         "members": _members(schema, depth + 1),
     }
@@ -224,7 +227,7 @@ def _success(source: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _problems(source: Mapping[str, Any]) -> Iterator[ProblemKind]:
-    """Return the problems of this operation that are not those of most others."""
+    """Return the problems of this operation that few others have."""
     for code in _codes(source):
         if code == "validation-failed" or code not in _common_codes():
             yield PROBLEM_KINDS[code]
@@ -239,7 +242,7 @@ def _codes(source: Mapping[str, Any]) -> list[str]:
 @cache
 def _common_codes() -> set[str]:
     counted = Counter(c for o in operations().values() for c in _codes(o.source))
-    return {code for code, count in counted.items() if count > len(operations()) / 2}
+    return {code for code, count in counted.items() if count > len(operations()) / 4}
 
 
 def _examples(operation: Operation, address: str) -> Iterator[str]:
@@ -264,7 +267,9 @@ def _example(content: Mapping[str, Any]) -> Any:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """Write an example, in which the service has this installation's address."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return text.replace(EXAMPLE_ADDRESS, settings.BASE_URL)
 
 
 def curl(operation: Operation, address: str) -> str:
@@ -293,7 +298,7 @@ def curl(operation: Operation, address: str) -> str:
 
 
 @cache
-def problem_example(code: str, address: str) -> SafeString:
+def problem_example(code: str) -> SafeString:
     """Return the document's example of a problem, or nothing."""
     found = document()["components"]["examples"].get(code)
     if found is None:
