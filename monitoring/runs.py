@@ -248,7 +248,7 @@ def launch_due_runs() -> None:
     stop_at = time.monotonic() + JOB_SECONDS
     for ids in _due_ids():
         for rule_id, error in together_or_alone(
-            "launch of runs", _launch, ids, alone=_launch_alone
+            "launch of runs", launch_rules, ids, alone=_launch_alone
         ):
             _defer(rule_id, type(error).__name__)
         if not beat() or time.monotonic() > stop_at:
@@ -297,14 +297,16 @@ def _defer(rule_id: UUID, error: str) -> None:
 
 
 @transaction.atomic
-def _launch(ids: Sequence[UUID]) -> None:
-    """Lock these rules and launch their runs.
+def launch_rules(ids: Sequence[UUID], due_by: datetime | None = None) -> None:
+    """Lock these rules and launch those of their runs that are due.
+
+    The sandbox passes a later `due_by` to launch a run ahead of its time.
 
     There is no claim with a lease, because a run, its charge and the rule's next time
     are one transaction, and the lock holds as long.
     """
     due = locked_rules().filter(
-        pk__in=ids, status=RuleStatus.ACTIVE, launch_at__lte=now()
+        pk__in=ids, status=RuleStatus.ACTIVE, launch_at__lte=due_by or now()
     )
     locked = due.select_related("workspace").select_for_update(
         of=("self",), no_key=True, skip_locked=True
@@ -330,7 +332,7 @@ def _launch(ids: Sequence[UUID]) -> None:
 def _launch_alone(rule_id: UUID) -> None:
     # The balance was spent after `_can_pay`: the next launch pauses the rule.
     with suppress(InsufficientBalance):
-        _launch([rule_id])
+        launch_rules([rule_id])
 
 
 def _defer_suspended(rules: Sequence[Rule]) -> None:

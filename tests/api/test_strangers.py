@@ -77,6 +77,12 @@ SCOPES = {
     ("post", "/api/v1/sandbox/reports/{reportId}/consent"): "reports:create",
     ("post", "/api/v1/sandbox/reports/{reportId}/payment"): "reports:create",
     ("post", "/api/v1/sandbox/reports/{reportId}/reference"): "reports:create",
+    ("get", "/api/v1/sandbox/reports/{reportId}/next"): "reports:read",
+    ("post", "/api/v1/sandbox/reports/{reportId}/skip"): "reports:create",
+    ("get", "/api/v1/sandbox/monitoring/{monitoringId}/next"): "monitoring:read",
+    ("post", "/api/v1/sandbox/monitoring/{monitoringId}/skip"): "monitoring:write",
+    ("get", "/api/v1/sandbox/deliveries/{deliveryId}/next"): "webhooks:manage",
+    ("post", "/api/v1/sandbox/deliveries/{deliveryId}/skip"): "webhooks:manage",
     ("post", "/api/v1/webhooks/config"): "webhooks:manage",
     ("get", "/api/v1/webhooks/config"): "webhooks:manage",
     ("delete", "/api/v1/webhooks/config"): "webhooks:manage",
@@ -163,7 +169,8 @@ OF_AN_OBJECT = [key for key in CLOSED if set(parameters(key[1])) - set(SHARED)]
 def address(path: str, owner: Api | None = None) -> str:
     """The path filled in, with objects of the owner or with ids of nothing."""
     values = dict(SHARED)
-    if owner and ("/webhooks/" in path or path.endswith("/receiver")):
+    of_receiver = "/webhooks/", "/deliveries/", "/receiver"
+    if owner and any(part in path for part in of_receiver):
         configure_receiver(owner.workspace, environment=owner.environment)
     for name in set(parameters(path)) - set(SHARED):
         # A parameter that is not known here needs its line in OWNED or SHARED.
@@ -293,6 +300,7 @@ def test_key_needs_no_other_scope(api: Api):
         "payment-not-resendable",
         "subject-link-not-sendable",
         "sandbox-action-not-possible",
+        "nothing-due",
     }
     for key in CLOSED:
         needed = OPERATIONS[key].get("x-required-scope")

@@ -274,7 +274,7 @@ def test_workspace_resumed_during_the_launch_is_not_put_off(api: Api, monkeypatc
     # The workspace was suspended when the rules were locked.
     monkeypatch.setattr(Workspace, "is_suspended", True)
 
-    monitoring_runs._launch([made.pk])
+    monitoring_runs.launch_rules([made.pk])
 
     assert made_anew(made).put_off_until is None
 
@@ -327,7 +327,7 @@ def test_rule_deleted_during_the_launch_is_skipped(api: Api):
     ids = [gone.pk, well.pk]
     gone.delete()
 
-    monitoring_runs._launch(ids)
+    monitoring_runs.launch_rules(ids)
 
     assert Run.objects.get().rule_id == well.pk
 

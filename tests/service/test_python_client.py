@@ -61,6 +61,29 @@ def test_quick_start_ends_with_a_completed_report(
     assert len([line for line in QUICK_START.splitlines() if line]) <= 12
 
 
+def test_year_of_monitoring_runs_as_printed_and_raises_its_alerts(
+    programs: Path, environment: dict[str, str], client: Client
+):
+    (year,) = code_blocks("docs/client/monitoring.md", "python")
+    done = subprocess.run(
+        [programs / "python", "-c", year],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    months = [f"{month} READY" for month in range(12)]
+    assert done.stdout.splitlines() == months, done.stderr
+
+    def alerts() -> list[dict[str, Any]]:
+        rule = client.get("/monitoring").json()["content"][0]
+        found = client.get("/monitoring/alerts", size=50).json()["content"]
+        return [alert for alert in found if alert["monitoringId"] == rule["id"]]
+
+    until(lambda: len(alerts()) == 12, alerts)
+    assert len({alert["reportId"] for alert in alerts()}) == 12
+
+
 @pytest.mark.slow
 def test_tabs_of_the_guides_run_as_printed(programs: Path, environment: dict[str, str]):
     for page, expected in PRINTED_BY_TABS.items():

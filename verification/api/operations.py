@@ -111,7 +111,8 @@ class OperationViewSet(GenericViewSet):
     query: Any
     """The query parameters in the declared shape."""
     body: Any
-    """The body in the declared shape, or as JSON if the verb validates it."""
+    """The body in the declared shape, or as JSON if the verb validates it. {} of a
+    request that has none."""
     packages: Packages
     """The packages that the body names, where its checks are counted."""
 
@@ -141,6 +142,7 @@ class OperationViewSet(GenericViewSet):
                 self.body = read_shape(declared.body, self.body)
         elif request.method in {"POST", "PUT", "PATCH"}:
             refuse_body(request)
+            self.body = {}
         if declared.counts_checks:
             reports = self.body.get("reports")
             self.packages = named_packages(self.client.workspace.pk, reports)

@@ -205,6 +205,14 @@ _PROBLEM_KINDS = [
         "else may have been faster.",
     ),
     ProblemKind(
+        "nothing-due",
+        409,
+        "Nothing is due",
+        "Time brings nothing to the object that could be done now, or has just been "
+        "faster. Nothing was changed.",
+        "Read what comes next by the address that ends with /next.",
+    ),
+    ProblemKind(
         "idempotency-in-progress",
         409,
         "The same request is still running",

@@ -55,6 +55,7 @@ from verification.reports.status import (
     NotRetryable,
 )
 from verification.sandbox.refusals import NotPossible
+from verification.sandbox.skips import NothingDue
 from verification.web.request import current_request_id
 from webhooks.configuration import NotConfigured, SecretRequired
 from webhooks.feed import CursorExpired
@@ -352,6 +353,7 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     NotPossible: lambda e: Problem(
         "sandbox-action-not-possible", str(e), possible=e.possible
     ),
+    NothingDue: lambda e: Problem("nothing-due", str(e)),
 }
 
 

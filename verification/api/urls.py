@@ -27,6 +27,11 @@ from verification.api.sandbox import (
     SandboxReportViewSet,
     SandboxResultViewSet,
 )
+from verification.api.sandbox_skips import (
+    DeliverySkipViewSet,
+    ReportSkipViewSet,
+    RuleSkipViewSet,
+)
 from verification.api.webhooks import (
     DeliveryViewSet,
     WebhookConfigurationViewSet,
@@ -44,6 +49,9 @@ router.register("sandbox/results", SandboxResultViewSet, basename="sandbox-resul
 router.register("sandbox/receiver", SandboxReceiverViewSet, basename="sandbox-receiver")
 router.register("sandbox/balance", SandboxBalanceViewSet, basename="sandbox-balance")
 router.register("sandbox/reports", SandboxReportViewSet, basename="sandbox-report")
+router.register("sandbox/reports", ReportSkipViewSet, basename="report-skip")
+router.register("sandbox/monitoring", RuleSkipViewSet, basename="rule-skip")
+router.register("sandbox/deliveries", DeliverySkipViewSet, basename="delivery-skip")
 router.register("corrections", CorrectionViewSet, basename="correction")
 router.register("policy/versions", PolicyViewSet, basename="policy-version")
 router.register("exports", ExportViewSet, basename="export")

@@ -166,10 +166,10 @@ class ConsentLinks(ClientLinks[Consent]):
         report = Report.objects.select_related("workspace").get(pk=consent.report_id)
         return report, consent
 
-    def due_reminders(self, at: datetime) -> QuerySet[Consent]:
+    def unreminded(self, at: datetime) -> QuerySet[Consent]:
         """Leave out links that are locked for good, as they take no answer."""
         most_locks = len(Consent.LOCK_DURATIONS)
-        return super().due_reminders(at).filter(locks__lte=most_locks)
+        return super().unreminded(at).filter(locks__lte=most_locks)
 
     def reminder(self, report: Report, row: Consent) -> list[OutgoingMessage] | None:
         if row.status != ConsentStatus.PENDING:

@@ -358,11 +358,11 @@ def finish_waiting_declines() -> None:
     """Let the declines count whose time is up, and keep the clocks of the others."""
     notices.move_clocks()
     due = notices.waiting_notices().filter(waits_until__lte=now(), stopped_at=None)
-    sweep(due, _finish)
+    sweep(due, finish_waiting_decline)
 
 
 @transaction.atomic
-def _finish(notice_id: UUID) -> None:
+def finish_waiting_decline(notice_id: UUID) -> None:
     """Let a decline count, unless what it rests on has changed since."""
     report_id = AdverseNotice.objects.values_list("report_id", flat=True)
     report = locked_reports().get(pk=report_id.get(pk=notice_id))

@@ -96,13 +96,15 @@ def _cutoffs(at: datetime) -> Iterator[Cutoff]:
 class Cutoff:
     """The reports of a workspace and environment whose retention is over at a time.
 
-    If `made_before` is set, only reports from before then.
+    If `made_before` is set, only reports from before then; if `report_id` is set, that
+    report alone, and no rules.
     """
 
     workspace: Workspace
     environment: str
     before: datetime
     made_before: datetime | None = None
+    report_id: UUID | None = None
 
     def expired(self, at: datetime) -> QuerySet[Report]:
         """Return the ended reports that nothing holds, by their end."""
@@ -126,7 +128,7 @@ class Cutoff:
         return reports.exclude(_is_held(at)).order_by("pk")
 
     def old_rules(self) -> QuerySet[Rule]:
-        if self.made_before:
+        if self.made_before or self.report_id:
             return Rule.objects.none()
         rules = Rule.objects.filter(**self._own)
         if self._was_suspended:
@@ -141,7 +143,8 @@ class Cutoff:
 
     @property
     def _own(self) -> dict[str, Any]:
-        return {"workspace": self.workspace, "environment": self.environment}
+        own = {"workspace": self.workspace, "environment": self.environment}
+        return {**own, "pk": self.report_id} if self.report_id else own
 
 
 def erase_before(cutoff: Cutoff, stop_at: float = math.inf) -> None:
@@ -196,6 +199,33 @@ def kept_until(report: Report) -> datetime | None:
         return None
     days = report.workspace.retention_of(report.environment, report.created_at)
     return report.completed_at + days
+
+
+def erasure_time(report: Report) -> datetime | None:
+    """Return when the retention erases an ended report or a draft; None if it is held.
+
+    None, too, if it is erased or about to be.
+    """
+    time = kept_until(report)
+    if time is None and report.status == ReportStatus.DRAFT:
+        time = report.updated_at + report.workspace.retention(report.environment)
+    held = Report.objects.filter(_is_held(now()), pk=report.pk)
+    if report.erased_at or is_claimed(report) or held.exists():
+        return None
+    return time
+
+
+@transaction.atomic
+def erase_ahead(report: Report) -> bool:
+    """Claim a locked report of the sandbox before its time, for the job to erase it.
+
+    Returns False if the report is not to be erased.
+    """
+    only = Cutoff(report.workspace, report.environment, now(), report_id=report.pk)
+    run, _ = _claim(only, None)
+    if run:
+        schedule_job(erase_expired_reports)
+    return run is not None
 
 
 def _is_held(at: datetime) -> Q:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, QuerySet
+from django.db.models.expressions import CombinedExpression
 
 from verification import links
 from verification.checks.due_checks import Claim, wake_up
@@ -189,11 +190,9 @@ class ReferenceLinks(HostedLinks[Reference]):
     def request(self, report: Report, row: Reference) -> list[OutgoingMessage]:
         return [reference_message(Kind.REFERENCE_REQUEST, row)]
 
-    def due_reminders(self, at: datetime) -> QuerySet[Reference]:
+    def reminder_time(self) -> CombinedExpression:
         """Remind referees after three days, as their check is running."""
-        made_before = at - REMINDER_DELAY
-        unreminded = self.waiting().filter(reminded_at=None, expires_at__gt=at)
-        return unreminded.filter(link_made_at__lte=made_before)
+        return F("link_made_at") + REMINDER_DELAY
 
     def reminder(self, report: Report, row: Reference) -> list[OutgoingMessage]:
         if closed_status(row, report, row.generation):

@@ -23,7 +23,9 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import DateTimeField, ExpressionWrapper, F, QuerySet
+from django.db.models.expressions import CombinedExpression
+from django.db.models.lookups import LessThanOrEqual
 from django.urls import reverse
 
 from verification import links
@@ -194,10 +196,34 @@ class HostedLinks(ABC, Generic[Row]):
         sweep(self.due_reminders(now()), self.remind)
 
     def due_reminders(self, at: datetime) -> QuerySet[Row]:
-        """Return the rows whose link has spent half of its time."""
-        half = (F("expires_at") - F("link_made_at")) / 2
-        unreminded = self.waiting().filter(reminded_at=None, expires_at__gt=at)
-        return unreminded.filter(expires_at__lte=at + half)
+        return self.unreminded(at).filter(LessThanOrEqual(self._remind_at(), at))
+
+    def unreminded(self, at: datetime) -> QuerySet[Row]:
+        """Return the rows whose visitor gets a reminder, now or later."""
+        return self.waiting().filter(reminded_at=None, expires_at__gt=at)
+
+    def reminder_time(self) -> CombinedExpression:
+        """Return when the link has spent half of its time."""
+        return F("expires_at") - (F("expires_at") - F("link_made_at")) / 2
+
+    def _remind_at(self) -> ExpressionWrapper:
+        return ExpressionWrapper(self.reminder_time(), output_field=DateTimeField())
+
+    def next_reminder(self, report: Report) -> tuple[UUID, datetime] | None:
+        """Return the row whose visitor is to be reminded, and when."""
+        rows = self.unreminded(now()).filter(report=report)
+        times = dict(rows.values_list("pk", self._remind_at()))
+        for row in rows.filter(pk__in=times):
+            row.report = report
+            if self.reminder(report, row):
+                return row.pk, times[row.pk]
+        return None
+
+    def next_expiry(self, report: Report) -> tuple[UUID, datetime] | None:
+        """Return the row whose link expires first, and when."""
+        rows = self.waiting().filter(report=report, expires_at__isnull=False)
+        row = rows.order_by("expires_at").first()
+        return (row.pk, row.expires_at) if row and row.expires_at else None
 
     @transaction.atomic
     def remind(self, row_id: UUID) -> None:

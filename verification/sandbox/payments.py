@@ -153,7 +153,7 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
         )
     match action:
         case A.EXPIRE:
-            _expire(payment)
+            expire_payment(payment)
         case A.REFUND:
             for checkout in _refundable_checkouts(payment):
                 refund_play_money(checkout)
@@ -206,8 +206,8 @@ def _settle_open_checkouts(payment: Payment) -> None:
         settle(checkout.pk, provider.look(checkout.reference, checkout.session))
 
 
-def _expire(payment: Payment) -> None:
-    """End the open checkouts, without which the link expires at once."""
+def expire_payment(payment: Payment) -> None:
+    """End the open checkouts, without which the link expires at once, and the link."""
     opened = Checkout.objects.filter(payment_id=payment.pk, status=CheckoutStatus.OPEN)
     for checkout in opened:
         end_sandbox_checkout(checkout.reference, CheckoutState.EXPIRED)

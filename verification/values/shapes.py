@@ -91,13 +91,7 @@ def enumeration(name: str, values: Iterable[str]) -> WithJsonSchema:
 Timestamp = Annotated[
     datetime,
     PlainSerializer(utc_text, return_type=str),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "format": "date-time",
-            "examples": ["2026-11-21T08:15:30.123456Z"],
-        }
-    ),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Number = Annotated[
     Decimal,

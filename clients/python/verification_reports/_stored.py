@@ -52,15 +52,10 @@ def _folder() -> Path:
 
 
 def _read(name: str) -> dict[str, Any]:
-    path = _folder() / name
     try:
-        stored = json.loads(path.read_bytes())
+        stored: dict[str, Any] = json.loads((_folder() / name).read_text())
     except FileNotFoundError:
         return {}
-    except ValueError:
-        stored = None
-    if not isinstance(stored, dict):
-        raise ValueError(f"{path} is damaged: delete it")
     return stored
 
 

@@ -1,0 +1,374 @@
+"""The client skips ahead in its sandbox to what time brings to one object."""
+
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from monitoring.models import Rule, Run, locked_rules
+from tests.sandbox.test_references import ASKED
+from tests.world.clients import HOSTED, Api, person
+from tests.world.decisions import Officer
+from tests.world.deliveries import (
+    configure_receiver,
+    record_delivery,
+    retrying_fields,
+    update_delivery,
+)
+from tests.world.employer import create_reference
+from tests.world.notices import create_report, decline, deliver, wait
+from tests.world.orders import create_report_with_status
+from tests.world.payments import candidate_item
+from tests.world.rules import create_rule, store_rule
+from tests.world.threads import run_at_once
+from tests.world.waiting import until
+from verification.checks.models import CheckResult
+from verification.consents.links import consent_links
+from verification.decisions.models import Decision
+from verification.jobs.models import Job
+from verification.jobs.names import JobName
+from verification.notifications.models import Kind, Notification
+from verification.privacy.models import RetentionRun
+from verification.privacy.retention import erase_expired_reports
+from verification.sandbox.skips import MomentName
+from webhooks.delivery import send_due_deliveries
+from webhooks.models import Configuration
+
+DAY = timedelta(days=1)
+
+
+def next_of(api: Api, path: str) -> str | None:
+    """Return the name of what comes next."""
+    answer = api.get(f"/sandbox/{path}/next")
+    assert answer.status_code == 200, answer.content
+    found = answer.json()["next"]
+    return found and found["name"]
+
+
+def skip(api: Api, path: str, **headers: str) -> dict[str, Any]:
+    answer = api.post(f"/sandbox/{path}/skip", **headers)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def refused(api: Api, path: str) -> str:
+    """Return the code of the problem that answers a skip."""
+    return api.refused(f"/sandbox/{path}/skip")["code"]
+
+
+def state(api: Api, path: str) -> dict[str, Any]:
+    return api.report(path.removeprefix("reports/"))
+
+
+def notified(api: Api, path: str) -> set[str]:
+    found = Notification.objects.filter(report_id=path.removeprefix("reports/"))
+    return set(found.values_list("kind", flat=True))
+
+
+def hosted(api: Api) -> str:
+    item = {**person(email="wanjiku@kamau.test"), "consent": HOSTED}
+    return f"reports/{api.create(item)['id']}"
+
+
+def hosted_and_reminded(api: Api) -> str:
+    path = hosted(api)
+    skip(api, path)
+    return path
+
+
+def payable(api: Api) -> str:
+    return f"reports/{api.create(candidate_item())['id']}"
+
+
+def payable_and_reminded(api: Api) -> str:
+    path = payable(api)
+    skip(api, path)
+    return path
+
+
+def referenced(api: Api) -> str:
+    return f"reports/{create_reference(api, **ASKED).report_id}"
+
+
+def referenced_and_reminded(api: Api) -> str:
+    path = referenced(api)
+    skip(api, path)
+    return path
+
+
+def retried(api: Api) -> str:
+    """Return a report with a check that its source answers in the third attempt."""
+    item = {**person(idNumber="90000004"), "checksRequested": ["IDENTITY"]}
+    path = f"reports/{api.create(item)['id']}"
+    api.work()
+    # The first retry is due within seconds, which a slow machine takes.
+    CheckResult.objects.update(next_attempt_at=now() + DAY, turn_at=now() + DAY)
+    return path
+
+
+def declined(api: Api) -> str:
+    """Return a report whose decline waits after the service of its notice."""
+    report_id = create_report(api)
+    wait(5, api)
+    decline(Officer(api), report_id)
+    deliver()
+    return f"reports/{report_id}"
+
+
+def ended(api: Api) -> str:
+    path = f"reports/{api.create(person())['id']}"
+    api.work()
+    return path
+
+
+def draft(api: Api) -> str:
+    return f"reports/{api.create(person(), draft=True)['id']}"
+
+
+def run_retries(api: Api, path: str) -> bool:
+    api.work()
+    return CheckResult.objects.get().tries == 2
+
+
+def erase(api: Api, path: str) -> bool:
+    erase_expired_reports()
+    return state(api, path)["erasedAt"] is not None
+
+
+def is_failed(api: Api, path: str) -> bool:
+    return state(api, path)["status"] == "FAILED"
+
+
+def answers_nothing(api: Api, path: str) -> bool:
+    api.work()
+    (result,) = state(api, path)["checkResults"]
+    return result["failure"]["code"] == "REFEREE_NO_ANSWER"
+
+
+def sends(kind: Kind) -> Callable[[Api, str], bool]:
+    return lambda api, path: kind in notified(api, path)
+
+
+N = MomentName
+REPORT_MOMENTS = [
+    (N.CONSENT_REMINDER, hosted, sends(Kind.CONSENT_REMINDER)),
+    (N.CONSENT_EXPIRY, hosted_and_reminded, is_failed),
+    (N.PAYMENT_REMINDER, payable, sends(Kind.PAYMENT_REMINDER)),
+    (N.PAYMENT_EXPIRY, payable_and_reminded, is_failed),
+    (N.REFERENCE_REMINDER, referenced, sends(Kind.REFERENCE_REMINDER)),
+    (N.REFERENCE_EXPIRY, referenced_and_reminded, answers_nothing),
+    (N.CHECK_RETRY, retried, run_retries),
+    (
+        N.DECLINE_FINAL,
+        declined,
+        lambda api, path: Decision.objects.get().state == "FINAL",
+    ),
+    (N.RETENTION, ended, erase),
+    (N.RETENTION, draft, erase),
+]
+
+
+@pytest.mark.parametrize(("name", "arrange", "is_done"), REPORT_MOMENTS)
+def test_skip_brings_about_what_is_named(
+    api: Api,
+    name: MomentName,
+    arrange: Callable[[Api], str],
+    is_done: Callable[[Api, str], bool],
+):
+    path = arrange(api)
+    assert next_of(api, path) == name
+
+    answer = skip(api, path)
+
+    assert answer["done"]["name"] == name
+    assert (answer["next"] or {}).get("name") == next_of(api, path) != name
+    assert is_done(api, path)
+
+
+def test_skip_is_due_when_the_job_would_do_it(api: Api):
+    path = hosted(api)
+    found = api.get(f"/sandbox/{path}/next").json()["next"]
+    at = datetime.fromisoformat(found["dueAt"])
+
+    assert at > now() + DAY
+    assert consent_links.due_reminders(at).exists()
+    assert not consent_links.due_reminders(at - timedelta(seconds=1)).exists()
+
+
+def test_open_checkout_ends_with_the_time_to_pay(api: Api):
+    path = payable_and_reminded(api)
+    api.post(f"/sandbox/{path}/payment", {"action": "less"})
+
+    assert skip(api, path)["done"]["name"] == N.PAYMENT_EXPIRY
+    assert is_failed(api, path)
+
+
+def test_check_that_a_worker_has_is_left_to_it(api: Api):
+    path = retried(api)
+    CheckResult.objects.update(claims=1, status="RUNNING")
+
+    assert next_of(api, path) is None
+    assert refused(api, path) == "nothing-due"
+
+
+def test_skip_of_a_retry_is_done_once(api: Api):
+    path = retried(api)
+    skip(api, path)
+
+    assert refused(api, path) == "nothing-due"
+
+
+def test_skip_of_retention_erases_one_report_alone(api: Api):
+    other, path = ended(api), ended(api)
+
+    assert skip(api, path)["next"] is None
+    assert refused(api, path) == "nothing-due"
+    assert Job.objects.filter(function=JobName.ERASE_EXPIRED_REPORTS).exists()
+    assert erase(api, path)
+    assert state(api, other)["erasedAt"] is None
+    assert RetentionRun.objects.get().report_count == 1
+    assert next_of(api, path) is None
+
+
+def test_run_is_launched_and_the_rule_moves_to_the_time_after(api: Api):
+    made = create_rule(api, cadence="MONTHLY")
+    api.work()
+    path, first = f"monitoring/{made['id']}", Rule.objects.get().next_run_at
+
+    answers = [skip(api, path), skip(api, path)]
+
+    assert [answer["done"]["name"] for answer in answers] == [N.MONITORING_RUN] * 2
+    assert answers[0]["next"] == answers[1]["done"]
+    assert Rule.objects.get().next_run_at > first + 55 * DAY
+    runs = Run.objects.order_by("number")
+    assert [a["reportId"] for a in answers] == [str(run.report_id) for run in runs[1:]]
+    assert runs[1].due_at == first
+    assert runs[1].created_at < now()
+
+
+def test_run_that_nobody_can_pay_pauses_the_rule(api: Api):
+    path = f"monitoring/{store_rule(api).pk}"
+    api.post("/sandbox/balance", {"available": 0})
+
+    answer = skip(api, path)
+
+    assert (answer["reportId"], answer["next"]) == (None, None)
+    assert Rule.objects.get().pause_reason == "INSUFFICIENT_BALANCE"
+
+
+def test_paused_rule_has_nothing_due(api: Api):
+    rule = store_rule(api)
+    api.post(f"/monitoring/{rule.pk}/pause")
+
+    assert refused(api, f"monitoring/{rule.pk}") == "nothing-due"
+
+
+@pytest.fixture
+def delivery(api: Api) -> str:
+    """Return a delivery that failed once, and fails again without a request."""
+    configure_receiver(api.workspace)
+    simulated = api.post("/sandbox/receiver", {"answer": "500", "times": 24})
+    assert simulated.status_code == 200
+    made = record_delivery(api)
+    send_due_deliveries()
+    update_delivery(made, next_attempt_at=now() + DAY)
+    return f"deliveries/{made.pk}"
+
+
+def test_delivery_is_skipped_to_its_last_attempt(api: Api, delivery: str):
+    done = []
+    while next_of(api, delivery):
+        answer = skip(api, delivery)
+        assert refused(api, delivery) == "nothing-due"
+        send_due_deliveries()
+        done.append(answer["done"]["name"])
+
+    assert done == [N.DELIVERY_RETRY] * 9
+    path = delivery.replace("deliveries", "/webhooks/deliveries")
+    assert api.get(path).json()["status"] == "FAILED"
+
+
+def test_skip_ends_the_rest_of_the_receiver(api: Api, delivery: str):
+    Configuration.objects.update(resting_until=now() + DAY, failures_in_row=10)
+
+    skip(api, delivery)
+    send_due_deliveries()
+
+    path = delivery.replace("deliveries", "/webhooks/deliveries")
+    assert api.get(path).json()["attemptCount"] == 2
+
+
+@pytest.mark.parametrize("kind", ["reports", "monitoring", "deliveries"])
+def test_another_workspace_finds_nothing(api: Api, another_api: Api, kind: str):
+    configure_receiver(api.workspace)
+    ids = {
+        "reports": create_report_with_status(api, "READY"),
+        "monitoring": store_rule(api).pk,
+        "deliveries": record_delivery(api, **retrying_fields()).pk,
+    }
+    path = f"{kind}/{ids[kind]}"
+
+    assert next_of(api, path)
+    assert refused(another_api, path) == "not-found"
+    assert another_api.get(f"/sandbox/{path}/next").status_code == 404
+
+
+@pytest.mark.parametrize("kind", ["reports", "monitoring", "deliveries"])
+def test_production_takes_no_skip(api: Api, live_api: Api, kind: str):
+    configure_receiver(api.workspace, environment="production")
+    ids = {
+        "reports": create_report_with_status(live_api, "DRAFT"),
+        "monitoring": store_rule(live_api).pk,
+        "deliveries": record_delivery(live_api, **retrying_fields()).pk,
+    }
+    path = f"{kind}/{ids[kind]}"
+
+    assert refused(live_api, path) == "sandbox-only"
+    assert refused(api, path) == "not-found"
+    assert live_api.get(f"/sandbox/{path}/next").status_code == 403
+
+
+def test_repeated_request_gets_the_first_answer(api: Api):
+    path = f"monitoring/{store_rule(api).pk}"
+
+    first, again = (skip(api, path, Idempotency_Key="month-1") for _ in "12")
+
+    assert first == again
+    assert Run.objects.count() == 1
+
+
+WAITING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+
+
+def count_waiting() -> int:
+    """Return how many connections to this database wait for a lock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(WAITING)
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_of_two_skips_at_once_wins(api: Api):
+    path = f"monitoring/{store_rule(api).pk}"
+    is_locked = threading.Event()
+
+    def act(number: int) -> int:
+        if number < 2:
+            is_locked.wait()
+            return api.post(f"/sandbox/{path}/skip").status_code
+        with transaction.atomic():
+            locked_rules().get()
+            is_locked.set()
+            until(lambda: count_waiting() == 2)
+        return 0
+
+    assert sorted(run_at_once(3, act)) == [0, 200, 409]
+    assert Run.objects.count() == 1

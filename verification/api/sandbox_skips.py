@@ -1,0 +1,212 @@
+"""Skip ahead in the sandbox over HTTP, for test keys alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Self
+from uuid import UUID
+
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from monitoring.models import Run
+from verification.api.operations import operation
+from verification.api.sandbox import SandboxViewSet
+from verification.sandbox.skips import DELIVERIES, REPORTS, RULES, Due, Kind, MomentName
+from verification.values.shapes import Shape, Timestamp, enumeration
+from workspaces.models import Scope
+
+
+class Moment(Shape):
+    """What time brings to an object."""
+
+    name: Annotated[MomentName, enumeration("SandboxMoment", list(MomentName))]
+    due_at: Timestamp
+    """When time does it, or would have."""
+    effect: str
+    """What it does, in words."""
+
+    @classmethod
+    def of(cls, due: Due[Any] | None) -> Self | None:
+        if due is None:
+            return None
+        return cls(name=due.moment.name, due_at=due.at, effect=due.moment.effect)
+
+
+class NextMoment(Shape):
+    """What comes next for an object."""
+
+    next: Moment | None
+    """null if nothing is due, or a job is doing it."""
+
+
+class Skipped(Shape):
+    """What was done, and what comes next."""
+
+    done: Moment | None
+    next: Moment | None
+    report_id: UUID | None
+    """The report of the run that a skip of monitoring has launched. null if the rule
+    was paused instead, and for other objects."""
+
+
+def _example(name: MomentName, effect: str, due_at: str) -> dict[str, Any]:
+    return {"name": name, "dueAt": due_at, "effect": effect}
+
+
+REMINDER = _example(
+    MomentName.CONSENT_REMINDER,
+    "Remind the subject of the consent.",
+    "2026-12-04T08:15:30.123456Z",
+)
+EXPIRY = _example(
+    MomentName.CONSENT_EXPIRY,
+    "End the subject's time to answer.",
+    "2026-12-11T08:15:30.123456Z",
+)
+RUN, LATER_RUN = (
+    _example(MomentName.MONITORING_RUN, "Run the rule's checks.", at)
+    for at in ("2026-12-27T08:15:30.123456Z", "2027-01-27T08:15:30.123456Z")
+)
+RETRY = _example(
+    MomentName.DELIVERY_RETRY, "Send the event again.", "2026-11-27T08:20:30.123456Z"
+)
+RUN_REPORT = "0198c5b2-7d4e-7c3a-9f1b-2a6d8e4f0c57"
+
+
+def _next(name: str, summary: str, scope: Scope, example: dict[str, Any]) -> Any:
+    return operation(
+        name, summary, scope=scope, answer=NextMoment, example={"next": example}
+    )
+
+
+def _skip(
+    name: str, summary: str, scope: Scope, path: str, example: dict[str, Any]
+) -> Any:
+    return operation(
+        name,
+        summary,
+        scope=scope,
+        idempotent_as=f"POST /sandbox/{path}/skip",
+        answer=Skipped,
+        example={"reportId": None, **example},
+        problems=("nothing-due",),
+    )
+
+
+class _SkipViewSet(SandboxViewSet):
+    """What time brings to the objects of one kind."""
+
+    kind: ClassVar[Kind[Any]]
+
+    def next_of(self, pk: UUID) -> NextMoment:
+        return NextMoment(next=Moment.of(self.kind.next_moment(self.client, pk)))
+
+    def skip_ahead(self, pk: UUID) -> Response:
+        return self.run_once(lambda: self._skip(pk))
+
+    def _skip(self, pk: UUID) -> Skipped:
+        done, following = self.kind.skip(self.client, pk)
+        return Skipped(
+            done=Moment.of(done),
+            next=Moment.of(following),
+            report_id=self.launched_report(pk, done),
+        )
+
+    def launched_report(self, pk: UUID, done: Due[Any]) -> UUID | None:
+        return None
+
+
+class ReportSkipViewSet(_SkipViewSet):
+    """What time brings to a report of the sandbox."""
+
+    kind = REPORTS
+    lookup_url_kwarg = "reportId"
+    lookup_description = "The id of the report."
+
+    @action(detail=True, methods=["get"], url_path="next")
+    @_next("getNextForReport", "See what time brings", Scope.REPORTS_READ, REMINDER)
+    def next_moment(self, request: Request, reportId: UUID) -> NextMoment:
+        """See what time brings to a report next, and when: `skip` does it now."""
+        return self.next_of(reportId)
+
+    @action(detail=True, methods=["post"])
+    @_skip(
+        "skipReport",
+        "Skip ahead",
+        Scope.REPORTS_CREATE,
+        "reports/{reportId}",
+        {"done": REMINDER, "next": EXPIRY},
+    )
+    def skip(self, request: Request, reportId: UUID) -> Response:
+        """Do now what time brings to a report next, and nothing else.
+
+        The job that waits for that time does it. Retries of checks and the erasure at
+        the end of the retention begin at once, and end within seconds.
+        """
+        return self.skip_ahead(reportId)
+
+
+class RuleSkipViewSet(_SkipViewSet):
+    """What time brings to a monitoring rule of the sandbox."""
+
+    kind = RULES
+    lookup_url_kwarg = "monitoringId"
+    lookup_description = "The id of the rule."
+
+    @action(detail=True, methods=["get"], url_path="next")
+    @_next("getNextForRule", "See the next run", Scope.MONITORING_READ, RUN)
+    def next_moment(self, request: Request, monitoringId: UUID) -> NextMoment:
+        """See when a rule runs next: `skip` launches that run now."""
+        return self.next_of(monitoringId)
+
+    @action(detail=True, methods=["post"])
+    @_skip(
+        "skipRule",
+        "Skip to the next run",
+        Scope.MONITORING_WRITE,
+        "monitoring/{monitoringId}",
+        {"done": RUN, "next": LATER_RUN, "reportId": RUN_REPORT},
+    )
+    def skip(self, request: Request, monitoringId: UUID) -> Response:
+        """Launch the next run of a rule, and move the rule to the time after it.
+
+        The run keeps the time for which it was planned; its report has today's times.
+        Its checks run and its alerts are raised as ever: wait for the report to end.
+        """
+        return self.skip_ahead(monitoringId)
+
+    def launched_report(self, pk: UUID, done: Due[Any]) -> UUID | None:
+        """Return the report of the newest run, if it is the run of this time."""
+        newest = Run.objects.filter(rule=pk).order_by("-number").first()
+        return newest.report_id if newest and newest.due_at == done.at else None
+
+
+class DeliverySkipViewSet(_SkipViewSet):
+    """What time brings to a delivery of the sandbox."""
+
+    kind = DELIVERIES
+    lookup_url_kwarg = "deliveryId"
+    lookup_description = "The id of the delivery: its event's id."
+
+    @action(detail=True, methods=["get"], url_path="next")
+    @_next("getNextForDelivery", "See the next attempt", Scope.WEBHOOKS_MANAGE, RETRY)
+    def next_moment(self, request: Request, deliveryId: UUID) -> NextMoment:
+        """See when a delivery that failed is sent again: `skip` does it now."""
+        return self.next_of(deliveryId)
+
+    @action(detail=True, methods=["post"])
+    @_skip(
+        "skipDelivery",
+        "Skip to the next attempt",
+        Scope.WEBHOOKS_MANAGE,
+        "deliveries/{deliveryId}",
+        {"done": RETRY, "next": None},
+    )
+    def skip(self, request: Request, deliveryId: UUID) -> Response:
+        """Send a delivery again now. The attempt follows within a second.
+
+        It counts in the schedule as the attempt of its time: read `next` once it has
+        ended.
+        """
+        return self.skip_ahead(deliveryId)
