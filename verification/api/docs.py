@@ -33,6 +33,7 @@ from verification.api.guides import (
     addresses,
     all_guides,
     get_guide,
+    guide_link,
 )
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.reference import (
@@ -69,8 +70,7 @@ def render_docs(
 def navigation() -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the groups of the navigation, each with paths and titles."""
     groups = [
-        (group, [(get_guide(name).path, get_guide(name).title) for name in names])
-        for group, names in GROUPS.items()
+        (group, [guide_link(name) for name in names]) for group, names in GROUPS.items()
     ]
     groups[-1][1][:0] = [(reverse("docs-reference"), "API reference")]
     groups[-1][1][-1:-1] = [
@@ -122,8 +122,8 @@ def guide(request: HttpRequest, name: str = FIRST) -> HttpResponse:
         return redirect(shown.path)
     context = {
         "guide": shown,
-        "before": get_guide(NAMES[place - 1]) if place else None,
-        "after": get_guide(NAMES[place + 1]) if place + 1 < len(NAMES) else None,
+        "before": list(map(guide_link, NAMES[:place]))[-1:],
+        "after": list(map(guide_link, NAMES[place + 1 :]))[:1],
     }
     return render_docs(request, "docs/guide.html", shown.path, **context)
 

@@ -85,6 +85,17 @@ def guide_path(name: str) -> str:
     return "/docs" if name == FIRST else f"/docs/{name}"
 
 
+@cache
+def guide_title(name: str) -> str:
+    """Return the heading of a guide, without rendering it."""
+    with (settings.GUIDES_DIR / f"{name}.md").open() as file:
+        return file.readline().removeprefix("# ").strip()
+
+
+def guide_link(name: str) -> tuple[str, str]:
+    return guide_path(name), guide_title(name)
+
+
 def addresses() -> tuple[str, str]:
     """Return the addresses of the sandbox and of production."""
     scheme = urlsplit(settings.BASE_URL).scheme
