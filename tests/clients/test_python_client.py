@@ -11,7 +11,9 @@ import time
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
 from datetime import UTC, date, datetime, timedelta
+from importlib import import_module
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -448,6 +450,37 @@ def test_webhook_is_not_verified_with_an_empty_secret(package, secrets: Any):
         pytest.raises(ValueError, match="empty"),
     ):
         client.webhooks.verify(BODY, signed(SECRETS[0], datetime.now(UTC)), secrets)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://acacia.test",
+        "http://localhost@acacia.test",
+        "ftp://localhost",
+        "http://localhost:port",
+    ],
+)
+def test_events_are_forwarded_to_this_machine_alone(package, url: str):
+    listening = import_module(f"{package.__name__}._listening")
+
+    with pytest.raises(ValueError, match="localhost"):
+        listening.local_url(url)
+    assert listening.local_url("localhost:3000/hook") == "http://localhost:3000/hook"
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"api_key": '])
+def test_damaged_file_of_vrf_is_named(
+    package, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    stored = import_module(f"{package.__name__}._stored")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    stored.write_key(KEY, "https://verify.test")
+    (file,) = tmp_path.glob("*/login.json")
+    file.write_text(content)
+
+    with pytest.raises(ValueError, match="is damaged"):
+        stored.read_key()
 
 
 @pytest.mark.slow

@@ -22,8 +22,7 @@ PAUSE_SECONDS = 5.0
 
 def listen(client: Client, url: str, names: Sequence[str]) -> None:
     """Post each event until it is interrupted; go on next time where it stopped."""
-    if httpx.URL(url).host not in HOSTS:
-        raise ValueError("events are forwarded to localhost only")
+    url = local_url(url)
     place = Place(client.settings)
     if place.cursor is None:
         place.move(_newest_cursor(client))
@@ -42,6 +41,17 @@ def listen(client: Client, url: str, names: Sequence[str]) -> None:
                     raise
                 _say("Events after the last one are deleted; going on with new ones.")
                 place.move(_newest_cursor(client))
+
+
+def local_url(text: str) -> str:
+    """Return the URL of a receiver on this machine; `text` may lack the scheme."""
+    try:
+        url = httpx.URL(text if "://" in text else f"http://{text}")
+    except httpx.InvalidURL as error:
+        raise ValueError(f"{text}: {error}") from error
+    if url.scheme not in {"http", "https"} or url.host not in HOSTS:
+        raise ValueError("events are forwarded to http on localhost only")
+    return str(url)
 
 
 def _newest_cursor(client: Client) -> str:

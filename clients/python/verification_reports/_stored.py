@@ -52,10 +52,15 @@ def _folder() -> Path:
 
 
 def _read(name: str) -> dict[str, Any]:
+    path = _folder() / name
     try:
-        stored: dict[str, Any] = json.loads((_folder() / name).read_text())
+        stored = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict):
+        raise ValueError(f"{path} is damaged: delete it")
     return stored
 
 
