@@ -201,6 +201,9 @@ def test_vrf_orders_acts_and_forwards_events(
     for each in receiver.received:
         standardwebhooks.Webhook(secret).verify(each.content, each.headers)
     assert len({each.headers["webhook-id"] for each in [again, *others]}) == 3
+    other = json.loads(vrf.run("reports", "create", "-", typed=json.dumps(item)))
+    skipped = json.loads(vrf.run("skip", "report", other["id"]))
+    assert skipped["done"]["name"].startswith("CONSENT_")
     assert "localhost only" in vrf.run("listen", "--forward-to", "http://acacia.test")
 
 

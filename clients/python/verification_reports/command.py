@@ -9,14 +9,10 @@ import sys
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
-from urllib.parse import quote
-
-import httpx
 
 from . import Client, Problem, VerificationError, __version__, _listening, _stored
-from ._requests import Request
 
-KINDS = {"report": "reports", "rule": "monitoring", "delivery": "deliveries"}
+KINDS = ("report", "rule", "delivery")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -116,9 +112,13 @@ def _trigger(options: argparse.Namespace) -> None:
 
 
 def _skip(options: argparse.Namespace) -> None:
-    path = f"/api/v1/sandbox/{KINDS[options.kind]}/{quote(options.id, safe='')}/skip"
     with _client() as client:
-        _print(client.send(Request("POST", path, httpx.Response.json)))
+        skips: dict[str, Callable[[str], Any]] = {
+            "report": client.sandbox.skip_report,
+            "rule": client.sandbox.skip_rule,
+            "delivery": client.sandbox.skip_delivery,
+        }
+        _print(skips[options.kind](options.id).to_dict())
 
 
 def _mcp(options: argparse.Namespace) -> None:
