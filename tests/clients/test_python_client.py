@@ -483,6 +483,22 @@ def test_damaged_file_of_vrf_is_named(
         stored.read_key()
 
 
+def test_assistant_prices_a_check_that_companies_need_another_input_for(package):
+    server = import_module(f"{package.__name__}.mcp_server")
+    definition = example("get", "/api/v1/checks/definitions/{checkName}", "200")
+    number = {**definition["requiredInputs"][0], "required": False}
+    definition["requiredInputs"] = [
+        {**number, "key": "kraPin", "requiredFor": ["COMPANY"]},
+        {**number, "key": "idNumber", "requiredFor": ["INDIVIDUAL"]},
+    ]
+    check = package.models.CheckDefinition.from_dict(definition)
+
+    company = server.sample_subject([check], "COMPANY")
+    assert company["kraPin"] == "A900000000Z"
+    assert "idNumber" not in company
+    assert server.sample_subject([check], "INDIVIDUAL")["idNumber"] == "90000000"
+
+
 @pytest.mark.slow
 def test_package_passes_strict_type_checks():
     strict = ["--strict", "--config-file=", "--cache-dir=/dev/null"]

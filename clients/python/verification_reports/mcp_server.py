@@ -136,7 +136,7 @@ def sample_subject(checks: list[CheckDefinition], subject_type: str) -> dict[str
         one.key: numbers.get(one.key, SAMPLES.get(one.type_, "Test"))
         for check in checks
         for one in check.required_inputs
-        if one.required and subject_type in one.required_for
+        if subject_type in one.required_for
     }
     return {"subjectType": subject_type, "fullName": "Test Subject", **inputs}
 
