@@ -96,3 +96,12 @@ def test_verb_finds_no_report_of_production(api: Api, live_api: Api):
 
     with pytest.raises(Report.DoesNotExist):
         act_as_subject(client, made["id"], ConsentAction.GRANT, "")
+
+
+def test_reason_of_another_action_is_refused(api: Api, asked: str):
+    body = {"action": "grant", "reason": "NOT_ME"}
+
+    problem = api.refused(f"/sandbox/reports/{asked}/consent", body)
+
+    assert error_codes(problem) == {"#/reason": "not-allowed-here"}
+    assert api.report(asked)["status"] == "PENDING_CONSENT"

@@ -92,6 +92,30 @@ def test_only_an_answer_has_answers(api: Api, reference: Reference):
     assert error_codes(problem) == {"#/answers": "not-allowed-here"}
 
 
+@pytest.mark.parametrize(
+    ("body", "place", "code"),
+    [
+        ({"reason": "I am busy"}, "#/reason", "not-allowed-here"),
+        (
+            {"answers": {"employedFrom": "2999-01-01"}},
+            "#/answers/employedFrom",
+            "out-of-range",
+        ),
+        (
+            {"answers": {"employedFrom": "2023-02-01", "employedTo": "2023-01-31"}},
+            "#/answers/employedTo",
+            "out-of-range",
+        ),
+    ],
+)
+def test_answer_that_the_page_would_refuse_is_refused(
+    api: Api, reference: Reference, body: dict[str, Any], place: str, code: str
+):
+    problem = api.refused(path_of(reference), {"action": "answer", **body})
+
+    assert error_codes(problem) == {place: code}
+
+
 def test_live_key_cannot_name_the_referee_of_the_sandbox(live_api: Api):
     problem = live_api.refused("/reports", {"reports": [employment_item(**ASKED)]})
 

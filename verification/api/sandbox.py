@@ -31,6 +31,7 @@ from verification.sandbox.consents import ConsentAction, act_as_subject
 from verification.sandbox.payments import PaymentAction, act_as_payer
 from verification.sandbox.references import ReferenceAction, act_as_referee
 from verification.values import formats
+from verification.values.clock import now
 from verification.values.shapes import Shape, enumeration
 from webhooks.configuration import simulate_answers
 from webhooks.models import SimulatedAnswer
@@ -300,6 +301,13 @@ class SandboxReportViewSet(SandboxViewSet):
 
     def _act_as_subject(self, report_id: UUID) -> CreatedReport:
         asked = read_shape(ConsentActionRequest, self.body)
+        refusing = {ConsentAction.DECLINE, ConsentAction.WITHDRAW}
+        if asked.reason and asked.action not in refusing:
+            raise wrong_member(
+                "not-allowed-here",
+                "Only the actions decline and withdraw have a reason.",
+                pointer=pointer("reason"),
+            )
         act_as_subject(self.client, report_id, asked.action, asked.reason or "")
         return _report_state(self.client, report_id)
 
@@ -348,11 +356,33 @@ class SandboxReportViewSet(SandboxViewSet):
                 "Only the action answer has answers.",
                 pointer=pointer("answers"),
             )
+        if asked.reason and asked.action != ReferenceAction.DECLINE:
+            raise wrong_member(
+                "not-allowed-here",
+                "Only the action decline has a reason.",
+                pointer=pointer("reason"),
+            )
         told = asked.answers or ReferenceAnswers()
+        _refuse_impossible_dates(told)
         answers = told.model_dump(by_alias=True, exclude_none=True)
         reason = asked.reason or ""
         act_as_referee(self.client, report_id, asked.action, answers, reason)
         return _report_state(self.client, report_id)
+
+
+def _refuse_impossible_dates(answers: ReferenceAnswers) -> None:
+    """Refuse the dates that the referee's page refuses."""
+    first, last = answers.employed_from, answers.employed_to
+    today = now().date().isoformat()
+    for member, day in {"employedFrom": first, "employedTo": last}.items():
+        if day and day > today:
+            detail = "This must not be in the future."
+            place = pointer("answers", member)
+            raise wrong_member("out-of-range", detail, pointer=place)
+    if first and last and last < first:
+        detail = "The last day must not be before the first."
+        place = pointer("answers", "employedTo")
+        raise wrong_member("out-of-range", detail, pointer=place)
 
 
 def _report_state(client: Client, report_id: UUID) -> CreatedReport:
