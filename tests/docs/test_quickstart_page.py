@@ -38,14 +38,16 @@ def test_commands_work_as_copied(service: Service, tmp_path: Path):
     assert error["pointer"] == "#/reports/0/subject/idNumber"
 
 
-def test_command_of_the_sandbox_grants_consent(service: Service):
+def test_commands_of_the_sandbox_act_and_skip(service: Service):
     order, *_ = QUICK_START
-    grant, *_ = SANDBOX
+    grant, skip = SANDBOX
     asked = re.sub(r'"CUSTOMER_ATTESTED",[^}]*', '"SERVICE_HOSTED"', order)
     key = create_test_key(service)
 
-    report = run_command(asked, service, KEY=key)["reports"][0]
-    granted = run_command(grant, service, KEY=key, REPORT_ID=report["id"])
+    one, other = (run_command(asked, service, KEY=key)["reports"][0] for _ in range(2))
+    granted = run_command(grant, service, KEY=key, REPORT_ID=one["id"])
+    skipped = run_command(skip, service, KEY=key, REPORT_ID=other["id"])
 
-    assert report["consentState"]["status"] == "PENDING"
+    assert one["consentState"]["status"] == "PENDING"
     assert granted["consentState"]["status"] == "GRANTED"
+    assert skipped["done"]["name"] == "CONSENT_EXPIRY"
