@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.clients import HOSTED, Api, company, error_codes, person
+from tests.world.clients import HOSTED, Api, company, erase, error_codes, person
 from tests.world.orders import count_rows
 from verification.consents.models import ConsentRecord
 from verification.reports.models import Report
@@ -88,6 +88,17 @@ def test_repeated_action_with_its_key_gets_the_first_answer(api: Api, asked: str
     assert (again.status_code, again.json()) == (200, first.json())
     assert again["Idempotent-Replayed"] == "true"
     assert ConsentRecord.objects.count() == 1
+
+
+def test_kept_answer_goes_with_the_subject(api: Api, asked: str):
+    path = f"/sandbox/reports/{asked}/consent"
+    body = {"action": "decline", "reason": "I know nobody there"}
+    assert api.post(path, body, Idempotency_Key="k").status_code == 200
+
+    erase(api, asked)
+
+    again = api.post(path, body, Idempotency_Key="k").json()
+    assert (again["status"], again["code"]) == (410, "answer-erased")
 
 
 def test_verb_finds_no_report_of_production(api: Api, live_api: Api):

@@ -297,7 +297,9 @@ class SandboxReportViewSet(SandboxViewSet):
         of the decision says so: its `confirmedBy` is `SANDBOX_API`.
         """
 
-        return self.run_once(lambda: self._act_as_subject(reportId))
+        return self.run_once(
+            lambda: self._act_as_subject(reportId), lambda answer: reportId
+        )
 
     def _act_as_subject(self, report_id: UUID) -> CreatedReport:
         asked = read_shape(ConsentActionRequest, self.body)
@@ -325,7 +327,9 @@ class SandboxReportViewSet(SandboxViewSet):
         It is what the buttons of the sandbox's checkout do. The checkout is opened if
         the payer has not opened one.
         """
-        return self.run_once(lambda: self._act_as_payer(reportId))
+        return self.run_once(
+            lambda: self._act_as_payer(reportId), lambda answer: reportId
+        )
 
     def _act_as_payer(self, report_id: UUID) -> CreatedReport:
         asked = read_shape(PaymentActionRequest, self.body)
@@ -346,7 +350,9 @@ class SandboxReportViewSet(SandboxViewSet):
         The sandbox asks a referee whose `refereeEmail` is `referee@sandbox.test`, when
         the check runs. Without `answers` the referee confirms what the subject stated.
         """
-        return self.run_once(lambda: self._act_as_referee(reportId))
+        return self.run_once(
+            lambda: self._act_as_referee(reportId), lambda answer: reportId
+        )
 
     def _act_as_referee(self, report_id: UUID) -> CreatedReport:
         asked = read_shape(ReferenceActionRequest, self.body)
