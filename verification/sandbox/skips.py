@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import QuerySet
 
 from monitoring.models import Rule, RuleStatus, locked_rules
 from monitoring.runs import launch_rules
@@ -33,7 +33,7 @@ from verification.jobs.queue import schedule_job
 from verification.payments.links import payment_links
 from verification.payments.models import Payment
 from verification.privacy.retention import erase_ahead, erasure_time
-from verification.references.models import Reference, ReferenceStatus
+from verification.references.models import Reference
 from verification.references.requests import reference_links
 from verification.reports.hosted_links import HostedLinks
 from verification.reports.models import Report
@@ -143,16 +143,10 @@ def _expire_payment(report: Report, row_id: UUID) -> None:
 
 
 def _waiting_checks(report: Report) -> QuerySet[CheckResult]:
-    """Return the checks that wait for their time: not for a worker or a referee."""
-    asked = Reference.objects.filter(
-        result_id=OuterRef("pk"),
-        attempt=OuterRef("attempt"),
-        status=ReferenceStatus.PENDING,
-    )
-    waiting = CheckResult.every.filter(
+    """Return the checks that wait for their time, and that no worker has."""
+    return CheckResult.every.filter(
         report=report, claims=0, waits_for="", next_attempt_at__gt=now()
     )
-    return waiting.exclude(Exists(asked))
 
 
 def _find_check(report: Report) -> Found:
