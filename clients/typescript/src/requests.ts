@@ -96,7 +96,7 @@ async function attemptOnce(
   if (!response.ok) return new ProblemError(response.status, problemOf(response, content), retryAfter(response));
   const { status, statusText, headers } = response;
   const type = headers.get('Content-Type') ?? '';
-  if (status !== 204 && (/^text\/html/i.test(type) || (/^application\/json\b/i.test(type) && !isJson(content)))) {
+  if (status !== 204 && (/^text\/html/i.test(type) || (/^application\/json\b/i.test(type) && !isObject(parse(content))))) {
     // A proxy has cut the answer, or has put a page of its own in its place.
     const message = `the answer to ${request.method} ${request.url} is not what the service sends`;
     return new ConnectionError(message, true);
@@ -112,14 +112,14 @@ function parse(content: ArrayBuffer): unknown {
   }
 }
 
-function isJson(content: ArrayBuffer): boolean {
-  return parse(content) !== undefined;
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Returns the problem, or one made of an answer that is none: that of a proxy. */
 function problemOf(response: Response, content: ArrayBuffer): Record<string, unknown> {
   const body = parse(content);
-  if (typeof body === 'object' && body !== null && 'code' in body) return { ...body };
+  if (isObject(body) && 'code' in body) return { ...body };
   const detail = response.headers.get('Location') ?? new TextDecoder().decode(content).slice(0, 200);
   return { title: response.statusText, detail };
 }

@@ -31,6 +31,7 @@ for (const [title, refusal] of [
   ['502 of a proxy', { status: 502, body: '<html>', headers: { 'Content-Type': 'text/html' } }],
   ['an answer that is cut off', { ...CREATED, cutAt: 10 }],
   ['JSON that is cut off', { status: 201, body: '{"count": 1, "rep' }],
+  ['JSON that is no object', { status: 201, body: 'null' }],
   ['a page of a proxy', { body: '<html>', headers: { 'Content-Type': 'text/html' } }],
   ['a first attempt that is still at work', problem(409, 'idempotency-in-progress')],
 ]) {
