@@ -25,6 +25,7 @@ def test_order_beyond_the_play_money_is_refused_until_it_is_lifted(api: Api):
     problem = api.refused("/reports", ORDER)
     assert (problem["status"], problem["code"]) == (402, "insufficient-balance")
     assert "KES 50.00" in problem["detail"]
+    assert "POST /sandbox/balance" in problem["detail"]
 
     assert leave(api, None)["available"] is None
     api.create(person())

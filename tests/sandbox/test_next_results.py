@@ -113,6 +113,11 @@ def test_result_that_no_run_takes_is_deleted(api: Api):
         ({"outcome": "FINE"}, {"#/outcome": "invalid-choice"}),
         ({"times": 25}, {"#/times": "out-of-range"}),
         ({"check": "CRB"}, {"#/check": "unknown-check"}),
+        ({"check": "BUSINESS_VERIFICATION"}, {"#/idNumber": "not-allowed-here"}),
+        (
+            {"idNumber": None, "registrationNumber": "PVT-AB12CDE"},
+            {"#/registrationNumber": "not-allowed-here"},
+        ),
     ],
 )
 def test_wrong_result_is_refused(

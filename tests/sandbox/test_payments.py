@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.clients import Api
+from tests.world.clients import Api, person
 from tests.world.payments import candidate_item
 from tests.world.refunds import send_waiting_refunds
 from tests.world.threads import run_at_once
@@ -95,6 +95,18 @@ def test_report_without_a_payer_takes_no_action(api: Api):
     made = api.create(candidate_item(paymentMode="SELF"))
 
     assert refused(api, made["id"], "pay") == []
+
+
+def test_refusal_says_that_reused_results_need_no_payment(api: Api):
+    api.create(person())
+    api.work()
+    made = api.create(candidate_item())
+
+    path = f"/sandbox/reports/{made['id']}/payment"
+    problem = api.refused(path, {"action": "pay"})
+
+    assert problem["code"] == "sandbox-action-not-possible"
+    assert '"reuse": false' in problem["detail"]
 
 
 @pytest.mark.django_db(transaction=True)

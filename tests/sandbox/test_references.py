@@ -116,6 +116,27 @@ def test_answer_that_the_page_would_refuse_is_refused(
     assert error_codes(problem) == {place: code}
 
 
+@pytest.mark.parametrize(
+    ("answers", "places"),
+    [
+        (
+            {"employed": False, "jobTitle": "Driver", "wouldRehire": "NO"},
+            ["jobTitle", "wouldRehire"],
+        ),
+        ({"stillEmployed": True, "employedTo": "2023-01-31"}, ["employedTo"]),
+    ],
+)
+def test_answers_that_contradict_each_other_are_refused(
+    api: Api, reference: Reference, answers: dict[str, Any], places: list[str]
+):
+    body = {"action": "answer", "answers": answers}
+
+    problem = api.refused(path_of(reference), body)
+
+    expected = {f"#/answers/{place}": "not-allowed-here" for place in places}
+    assert error_codes(problem) == expected
+
+
 def test_live_key_cannot_name_the_referee_of_the_sandbox(live_api: Api):
     problem = live_api.refused("/reports", {"reports": [employment_item(**ASKED)]})
 

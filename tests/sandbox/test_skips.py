@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from copy import copy
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,15 +29,17 @@ from tests.world.threads import run_at_once
 from tests.world.waiting import PATIENCE_SECONDS, until
 from verification.checks.models import CheckResult
 from verification.consents.links import consent_links
+from verification.db.ids import uuid7
 from verification.decisions.models import Decision
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
 from verification.notifications.models import Kind, Notification
 from verification.privacy.models import RetentionRun
 from verification.privacy.retention import erase_expired_reports
-from verification.sandbox.skips import MomentName
+from verification.sandbox.skips import RULES, MomentName, NothingDue
 from webhooks.delivery import send_due_deliveries
 from webhooks.models import Configuration
+from workspaces.models import Client
 
 DAY = timedelta(days=1)
 
@@ -234,6 +237,24 @@ def test_skip_of_retention_erases_one_report_alone(api: Api):
     assert next_of(api, path) is None
 
 
+def test_skip_reminds_the_referee_whose_reminder_is_due_first(api: Api):
+    later = create_reference(api, **ASKED)
+    earlier = copy(later)
+    result = CheckResult.every.get(pk=later.result_id)
+    result.pk = earlier.result_id = uuid7()
+    result.name = "IDENTITY"
+    result.save(force_insert=True)
+    earlier.pk, earlier.token_digest = uuid7(), b"another"
+    earlier.link_made_at -= DAY
+    earlier.save(force_insert=True)
+
+    skip(api, f"reports/{later.report_id}")
+
+    earlier.refresh_from_db()
+    later.refresh_from_db()
+    assert (earlier.reminded_at is None, later.reminded_at is None) == (False, True)
+
+
 def test_run_is_launched_and_the_rule_moves_to_the_time_after(api: Api):
     made = create_rule(api, cadence="MONTHLY")
     api.work()
@@ -257,7 +278,18 @@ def test_run_that_nobody_can_pay_pauses_the_rule(api: Api):
     answer = skip(api, path)
 
     assert (answer["reportId"], answer["next"]) == (None, None)
+    assert "paused" in answer["done"]["effect"]
     assert Rule.objects.get().pause_reason == "INSUFFICIENT_BALANCE"
+
+
+def test_rule_of_a_suspended_workspace_is_not_skipped(api: Api):
+    rule = store_rule(api)
+    api.workspace.suspend("Unpaid invoices")
+
+    with pytest.raises(NothingDue, match="suspended"):
+        RULES.skip(Client(api.workspace, api.account, "tests"), rule.pk)
+
+    assert Rule.objects.get().put_off_until is None
 
 
 def test_paused_rule_has_nothing_due(api: Api):

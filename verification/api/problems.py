@@ -67,6 +67,7 @@ from webhooks.redelivery import (
     TooManyTests,
 )
 from workspaces.ledger import InsufficientBalance
+from workspaces.models import Environment
 
 log = logging.getLogger("verification.api")
 
@@ -233,7 +234,10 @@ def _insufficient_balance(error: InsufficientBalance) -> Problem:
     members: dict[str, Any] = {}
     if accepts_payments(error.environment):
         members["topUpUrl"] = top_up_url(error.account_id)
-    return Problem("insufficient-balance", str(error), **members)
+    detail = str(error)
+    if error.environment == Environment.SANDBOX:
+        detail += " A test key can also set the play money: POST /sandbox/balance."
+    return Problem("insufficient-balance", detail, **members)
 
 
 def _invalid_request(e: InvalidRequest) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
@@ -17,19 +18,29 @@ from verification.api import examples
 from verification.api.authentication import HasScope, count_request, key_of
 from verification.api.me import Balance
 from verification.api.operations import OperationViewSet, operation, read_shape
-from verification.api.problems import Problem, pointer, wrong_member
+from verification.api.problems import (
+    MemberError,
+    Problem,
+    pointer,
+    validation_failed,
+    wrong_member,
+)
 from verification.api.report_shapes import ConsentState, CreatedReport
 from verification.api.webhooks import one_of
-from verification.checks.catalogue import CheckName
+from verification.checks.catalogue import CATALOGUE, CheckName
 from verification.checks.events import PaymentState
 from verification.checks.next_results import set_next_results
 from verification.payments.models import Payment
 from verification.providers.sandbox import CHECKS, OUTCOMES
-from verification.reports.models import Report, ReportStatus
+from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import RequestShape
 from verification.sandbox.consents import ConsentAction, act_as_subject
 from verification.sandbox.payments import PaymentAction, act_as_payer
-from verification.sandbox.references import ReferenceAction, act_as_referee
+from verification.sandbox.references import (
+    ABOUT_EMPLOYMENT,
+    ReferenceAction,
+    act_as_referee,
+)
 from verification.values import formats
 from verification.values.clock import now
 from verification.values.shapes import Shape, enumeration
@@ -41,6 +52,11 @@ from workspaces.models import Client, Environment, Scope
 REASON_LENGTH = 500
 # A year of monthly runs, twice
 MAX_TIMES = 24
+# Subjects that have the number; all have a KRA PIN.
+OWNERS = {
+    "idNumber": SubjectType.INDIVIDUAL,
+    "registrationNumber": SubjectType.COMPANY,
+}
 SimulatedAnswerName = one_of("SimulatedAnswer", SimulatedAnswer.values)
 Outcome = one_of("SandboxOutcome", list(OUTCOMES))
 
@@ -214,8 +230,18 @@ class SandboxResultViewSet(SandboxViewSet):
             detail = "Name the subject by one number alone."
             last = list(given)[-1]
             raise wrong_member("not-allowed-here", detail, pointer=pointer(last))
+        _refuse_foreign_number(asked.check, next(iter(given)))
         set_next_results(self.client, asked.check, given, asked.outcome, asked.times)
         return NextResult(check=asked.check, outcome=asked.outcome, times=asked.times)
+
+
+def _refuse_foreign_number(check: str, member: str) -> None:
+    """Refuse a number that no order of the check has."""
+    (types,) = (set(entry.subject_types) for entry in CATALOGUE if entry.name == check)
+    owner = OWNERS.get(member)
+    if owner and owner not in types:
+        detail = f"An order of {check} has no {member}."
+        raise wrong_member("not-allowed-here", detail, pointer=pointer(member))
 
 
 class SandboxReceiverViewSet(SandboxViewSet):
@@ -369,11 +395,28 @@ class SandboxReportViewSet(SandboxViewSet):
                 pointer=pointer("reason"),
             )
         told = asked.answers or ReferenceAnswers()
-        _refuse_impossible_dates(told)
         answers = told.model_dump(by_alias=True, exclude_none=True)
+        _refuse_contradictions(answers)
+        _refuse_impossible_dates(told)
         reason = asked.reason or ""
         act_as_referee(self.client, report_id, asked.action, answers, reason)
         return _report_state(self.client, report_id)
+
+
+def _refuse_contradictions(answers: Mapping[str, Any]) -> None:
+    """Refuse answers that other answers make void."""
+    void: list[str] = []
+    if not answers["employed"]:
+        detail = "If employed is false, the referee answers nothing about it."
+        void = [member for member in ABOUT_EMPLOYMENT if member in answers]
+    elif answers.get("stillEmployed") and "employedTo" in answers:
+        detail = "If stillEmployed is true, the employment has no last day."
+        void = ["employedTo"]
+    if void:
+        places = [pointer("answers", member) for member in void]
+        raise validation_failed(
+            [MemberError("not-allowed-here", detail, pointer=place) for place in places]
+        )
 
 
 def _refuse_impossible_dates(answers: ReferenceAnswers) -> None:

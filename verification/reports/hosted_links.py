@@ -210,10 +210,10 @@ class HostedLinks(ABC, Generic[Row]):
         return ExpressionWrapper(self.reminder_time(), output_field=DateTimeField())
 
     def next_reminder(self, report: Report) -> tuple[UUID, datetime] | None:
-        """Return the row whose visitor is to be reminded, and when."""
+        """Return the row whose reminder is due first, and when."""
         rows = self.unreminded(now()).filter(report=report)
         times = dict(rows.values_list("pk", self._remind_at()))
-        for row in rows.filter(pk__in=times):
+        for row in sorted(rows.filter(pk__in=times), key=lambda row: times[row.pk]):
             row.report = report
             if self.reminder(report, row):
                 return row.pk, times[row.pk]

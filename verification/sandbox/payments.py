@@ -36,6 +36,7 @@ from verification.providers.payment_provider import (
     PromptFailure,
     ProviderEvent,
 )
+from verification.reports.models import Report
 from verification.sandbox.refusals import NotPossible
 from verification.sandbox.reports import lock_sandbox_report
 from verification.values.clock import now
@@ -139,13 +140,18 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
     payments = Payment.objects.select_for_update(no_key=True)
     payment = payments.filter(report=report).first()
     if payment is None:
-        raise NotPossible("Nobody is asked to pay for this report.")
+        raise NotPossible("The report has no payer.")
     prompt = _waiting_prompt(payment)
     closed = checkouts.closed_reason(report, payment, payment.generation, now())
     possible = _possible_actions(payment, closed, prompt)
     if action not in possible:
         if closed == PaymentStatus.PAID and not possible:
             raise NotPossible("The money was given back, or the payer's bank holds it.")
+        if closed == PaymentStatus.NOT_REQUIRED and _has_reused_results(report):
+            raise NotPossible(
+                "No payment is due, because the report reuses earlier results. "
+                'Order with "reuse": false to run its checks at their price.'
+            )
         raise NotPossible(
             f"The payment is {closed or payment.status}, of a report that is "
             f"{report.status}.",
@@ -165,6 +171,10 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
             known = SandboxCheckout.objects.get(pk=checkout.reference)
             play_choice(checkout, known, action)
             _settle_open_checkouts(payment)
+
+
+def _has_reused_results(report: Report) -> bool:
+    return report.results.filter(reused_from_id__isnull=False).exists()
 
 
 def _possible_actions(

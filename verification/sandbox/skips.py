@@ -9,7 +9,7 @@ delivery, erase a report) becomes due, and its job is scheduled with it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -19,7 +19,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 
-from monitoring.models import Rule, RuleStatus, locked_rules
+from monitoring.models import PauseReason, Rule, RuleStatus, locked_rules
 from monitoring.runs import launch_rules
 from verification.checks.due_checks import wake_up
 from verification.checks.models import CheckResult
@@ -77,7 +77,8 @@ class Moment(Generic[Thing]):
     name: MomentName
     effect: str
     find: Callable[[Thing], Found]
-    bring: Callable[[Thing, UUID], None]
+    # Returns the effect where it differs from the one that was announced.
+    bring: Callable[[Thing, UUID], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,9 @@ class Kind(Generic[Thing]):
             raise NothingDue("Time brings nothing to it now, or is bringing it.")
         if due != expected:
             raise NothingDue("It has just been done, by time or by another skip.")
-        due.moment.bring(thing, due.row_id)
-        return due, self.next_moment(client, pk)
+        effect = due.moment.bring(thing, due.row_id) or due.moment.effect
+        done = replace(due, moment=replace(due.moment, effect=effect))
+        return done, self.next_moment(client, pk)
 
     def _next(self, thing: Thing) -> Due[Thing] | None:
         found = [(moment, moment.find(thing)) for moment in self.moments]
@@ -196,8 +198,15 @@ def _find_run(rule: Rule) -> Found:
     return (rule.pk, rule.launch_at) if is_active else None
 
 
-def _launch_run(rule: Rule, row_id: UUID) -> None:
+def _launch_run(rule: Rule, row_id: UUID) -> str | None:
     launch_rules([row_id], rule.launch_at)
+    rule.refresh_from_db()
+    if rule.pause_reason:
+        reason = PauseReason(rule.pause_reason).label
+        return f"The rule was paused and did not run. {reason}."
+    if rule.put_off_until:
+        raise NothingDue("The workspace is suspended, so its rules do not run.")
+    return None
 
 
 def _find_delivery(delivery: Delivery) -> Found:
