@@ -33,6 +33,7 @@ SYNCHRONOUS = [
     (r"\bAsync(\w+)", r"\1"),
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),
+    (r"\bAwaitable\[(\w+)\]", r"\1"),
     (r"\basyncio\b", "time"),
     (r"\baclose\b", "close"),
     (r"\b__a(enter|exit)__", r"__\1__"),

@@ -61,8 +61,8 @@ class AnsweringServer:
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         sent = request.rfile.read(int(request.headers.get("Content-Length", 0)))
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        received = Received(request.command, request.path, headers, sent)
+        given = {name.lower(): value for name, value in request.headers.items()}
+        received = Received(request.command, request.path, given, sent)
         self.received.append(received)
         # The last answer is given to all further requests.
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -74,8 +74,9 @@ class AnsweringServer:
             if isinstance(answer.body, str)
             else json.dumps(answer.body).encode()
         )
-        request.send_response(answer.status)
-        for name, value in answer.headers.items():
+        request.send_response_only(answer.status)
+        headers = {"Date": request.date_time_string()} | answer.headers
+        for name, value in headers.items():
             request.send_header(name, value)
         request.send_header("Content-Length", str(len(content)))
         request.end_headers()

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from copy import deepcopy
 from datetime import UTC, date, datetime, timedelta
 from importlib import import_module
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,15 @@ def test_lost_answers_to_one_order_are_asked_for_with_one_key(call):
     assert len(keys) == 6
     assert server.received[0].body == {"reports": [SENT]}
     assert server.received[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_answer_without_the_order_is_asked_for_again(call):
+    nothing = Answer({"count": 0, "reports": []}, 201)
+    with AnsweringServer(nothing, Answer(example("post", PATH, "201"), 201)) as server:
+        report = call(server.url, lambda client: client.reports.create(ORDER))
+
+    assert report.status == "RUNNING"
+    assert len({each.headers["idempotency-key"] for each in server.received}) == 1
 
 
 def test_request_without_a_key_is_not_sent_again_when_it_may_have_happened(
@@ -266,7 +276,20 @@ def test_pages_are_iterated_without_repeating_a_shifted_report(call):
     assert server.received[1].path == f"{PATH}?page=1&size=20&status=READY"
 
 
-def test_events_are_followed_from_page_to_page(call):
+def test_events_are_followed_from_page_to_page(call, package):
+    stored = []
+
+    async def store(cursor: str) -> None:
+        stored.append(cursor)
+
+    def follow(client: Any) -> Any:
+        is_async = isinstance(client, package.AsyncClient)
+        return client.events.follow(
+            cursor="start",
+            types=["a", "b"],
+            store=store if is_async else stored.append,
+        )
+
     page = example("get", "/api/v1/events", "200")
     first, second, third = ({**page["content"][0], "id": each} for each in "abc")
     pages = [
@@ -275,11 +298,7 @@ def test_events_are_followed_from_page_to_page(call):
         page | {"content": [third | {"event": "of.a.newer.server"}]},
     ]
     with AnsweringServer(*map(Answer, pages)) as server:
-        found = call(
-            server.url,
-            lambda client: client.events.follow(cursor="start", types=["a", "b"]),
-            limit=3,
-        )
+        found = call(server.url, follow, limit=3)
 
     assert [event.id for event in found] == ["a", "b", "c"]
     assert [event.cursor for event in found] == ["start", "after-b", page["nextCursor"]]
@@ -288,6 +307,7 @@ def test_events_are_followed_from_page_to_page(call):
     assert found[0].data == first["data"]
     cursors = [each.path.split("?")[1].split("&")[0] for each in server.received]
     assert cursors == ["cursor=start", "cursor=after-b", "cursor=after-none"]
+    assert stored == ["after-b", "after-none"]
 
 
 @pytest.mark.parametrize("status", ["READY", "FAILED", "CANCELLED", "PARTIAL"])
@@ -429,10 +449,13 @@ def test_webhook_is_verified_with_either_kind_of_secret(package, secret: str):
         (BODY, 0, {"Webhook-Timestamp": "soon"}),
         (BODY, 0, {"Webhook-Timestamp": "9" * 5000}),
         (BODY, 0, {"Webhook-Id": ""}),
+        (BODY, 0, {"Webhook-Id": "\udcff"}),
+        (BODY, 0, {"Webhook-Signature": "v1,\ud800"}),
+        ("\udcff", 0, {}),
     ],
 )
 def test_webhook_that_is_forged_or_old_is_refused(
-    package, body: bytes, minutes: int, change: dict[str, str]
+    package, body: bytes | str, minutes: int, change: dict[str, str]
 ):
     headers = signed(SECRETS[0], datetime.now(UTC) + timedelta(minutes=minutes))
 
@@ -469,18 +492,91 @@ def test_events_are_forwarded_to_this_machine_alone(package, url: str):
     assert listening.local_url("localhost:3000/hook") == "http://localhost:3000/hook"
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"api_key": '])
-def test_damaged_file_of_vrf_is_named(
-    package, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    stored = import_module(f"{package.__name__}._stored")
+@pytest.fixture
+def stored(package: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What `vrf` keeps in files, in a home of its own."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return import_module(f"{package.__name__}._stored")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"api_key": '])
+def test_damaged_file_of_vrf_is_named(stored, content: str, tmp_path: Path):
     stored.write_key(KEY, "https://verify.test")
     (file,) = tmp_path.glob("*/login.json")
     file.write_text(content)
 
     with pytest.raises(ValueError, match="is damaged"):
         stored.read_key()
+
+
+def test_key_and_address_come_from_one_place(stored, monkeypatch: pytest.MonkeyPatch):
+    stored.write_key(KEY, "https://stored.test")
+    assert stored.read_key() == (KEY, "https://stored.test")
+
+    given = {"API_KEY": "vrf_live_0", "BASE_URL": "https://given.test"}
+    for name, value in given.items():
+        with monkeypatch.context() as patch:
+            patch.setenv(f"VERIFICATION_{name}", value)
+            with pytest.raises(ValueError, match="both"):
+                stored.read_key()
+    for name, value in given.items():
+        monkeypatch.setenv(f"VERIFICATION_{name}", value)
+    assert stored.read_key() == tuple(given.values())
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize("typed", ["{url}\n\n", "\n{key}\n"])
+def test_login_takes_nothing_of_the_environment(
+    package, typed: str, monkeypatch: pytest.MonkeyPatch
+):
+    command = import_module(f"{package.__name__}.command")
+    with AnsweringServer(Answer(example("get", "/api/v1/me", "200"))) as server:
+        monkeypatch.setenv("VERIFICATION_API_KEY", KEY)
+        monkeypatch.setenv("VERIFICATION_BASE_URL", server.url)
+        lines = StringIO(typed.format(url=server.url, key=KEY))
+        monkeypatch.setattr("sys.stdin", lines)
+        assert command.main(["login"]) == 1
+
+    assert server.received == []
+
+
+def test_listener_stores_the_cursor_of_empty_pages(package, stored):
+    listening = import_module(f"{package.__name__}._listening")
+    empty = {"content": [], "nextCursor": "after-none", "hasMore": True}
+    answers = [Answer(empty), problem("invalid-api-key", 401)]
+    with AnsweringServer(*answers) as server, package.Client(KEY, server.url) as client:
+        stored.Place(client.settings).move("start")
+        with pytest.raises(package.Problem):
+            listening.listen(client, "localhost:3000", ["report.failed"])
+
+        assert stored.Place(client.settings).cursor == "after-none"
+
+
+def test_listener_begins_at_the_end_by_the_clock_of_the_service(package):
+    listening = import_module(f"{package.__name__}._listening")
+    date_of_service = {"Date": "Fri, 01 Jan 2021 00:00:00 GMT"}
+    me = Answer(example("get", "/api/v1/me", "200"), headers=date_of_service)
+    page = example("get", "/api/v1/events", "200")
+    pages = [
+        Answer(page | {"nextCursor": cursor, "hasMore": cursor != "end"})
+        for cursor in ("middle", "end")
+    ]
+    with (
+        AnsweringServer(me, *pages) as server,
+        package.Client(KEY, server.url) as client,
+    ):
+        assert listening.newest_cursor(client) == "end"
+
+    _, first, second = (each.path for each in server.received)
+    assert "since=2020-12-31T23%3A59%3A00" in first
+    assert "cursor=middle" in second
+
+
+def test_vrf_refuses_a_negative_limit(package, capsys: pytest.CaptureFixture[str]):
+    command = import_module(f"{package.__name__}.command")
+
+    assert command.main(["reports", "list", "--limit", "-1"]) == 1
+    assert capsys.readouterr().err == "vrf: --limit must be 0 or more\n"
 
 
 def test_assistant_prices_a_check_that_companies_need_another_input_for(package):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from time import monotonic
 from types import TracebackType
@@ -23,7 +23,7 @@ from .api.me import get_me
 from .api.monitoring import AsyncMonitoringApi
 from .api.packages import AsyncPackagesApi
 from .api.policy import AsyncPolicyApi
-from .api.reports import AsyncReportsApi
+from .api.reports import AsyncReportsApi, create_reports
 from .api.sandbox import AsyncSandboxApi
 from .api.webhooks import AsyncWebhooksApi
 from .errors import WaitTimeout
@@ -47,10 +47,10 @@ class AsyncReports(AsyncReportsApi):
         request, one report is created. Give a key of your own if your program may call
         this again for the same order.
         """
-        answer = await self.create_many(
+        request = create_reports.request(
             {"reports": [report]}, idempotency_key=idempotency_key or UNSET
         )
-        return answer.reports[0]
+        return await self._client.send(request.returning(lambda all: all.reports[0]))
 
     async def wait_until_completed(
         self, report_id: str, *, timeout: float = 600, decided: bool = False
@@ -93,6 +93,7 @@ class AsyncEvents(AsyncEventsApi):
         cursor: str | None = None,
         types: Sequence[str] = (),
         since: datetime | None = None,
+        store: Callable[[str], Awaitable[None]] | None = None,
         interval: float = 2.0,
     ) -> AsyncIterator[Event]:
         """Yield events as they happen, for ever; ask every `interval` seconds.
@@ -100,6 +101,9 @@ class AsyncEvents(AsyncEventsApi):
         Store `event.cursor` when you have processed an event, and begin with it next
         time: no event is missed, and a few may come twice. Without a cursor it begins
         with the oldest event, or with the first one after `since`.
+
+        A cursor expires after 30 days. If your `types` are rare, pass `store`: it gets
+        the cursor after each page that you have processed, also an empty one.
         """
         names = ",".join(types) or UNSET
         while True:
@@ -112,6 +116,8 @@ class AsyncEvents(AsyncEventsApi):
                 is_last = place == len(page.content)
                 yield webhooks.pulled(event, page.next_cursor if is_last else cursor)
             cursor = page.next_cursor
+            if store:
+                await store(cursor)
             if not page.has_more:
                 await asyncio.sleep(interval)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 import httpx
 
 from . import Client, ConnectionFailed, Event, Problem
+from ._requests import Request
 from ._stored import Place
 from .webhooks import sign
 
@@ -25,14 +27,15 @@ def listen(client: Client, url: str, names: Sequence[str]) -> None:
     url = local_url(url)
     place = Place(client.settings)
     if place.cursor is None:
-        place.move(_newest_cursor(client))
+        place.move(newest_cursor(client))
     _say(f"Forwarding to {url}; the signing secret is {place.secret}")
     with httpx.Client(timeout=SECONDS, trust_env=False) as receiver:
         while True:
             try:
-                for event in client.events.follow(cursor=place.cursor, types=names):
+                for event in client.events.follow(
+                    cursor=place.cursor, types=names, store=place.move
+                ):
                     _forward(receiver, url, event, place.secret)
-                    place.move(event.cursor)
             except ConnectionFailed as error:
                 _say(f"{error}; trying again")
                 time.sleep(PAUSE_SECONDS)
@@ -40,7 +43,7 @@ def listen(client: Client, url: str, names: Sequence[str]) -> None:
                 if problem.code != "cursor-expired":
                     raise
                 _say("Events after the last one are deleted; going on with new ones.")
-                place.move(_newest_cursor(client))
+                place.move(newest_cursor(client))
 
 
 def local_url(text: str) -> str:
@@ -54,10 +57,22 @@ def local_url(text: str) -> str:
     return str(url)
 
 
-def _newest_cursor(client: Client) -> str:
-    """Return where new events begin. This clock may be up to a minute ahead."""
-    since = datetime.now(UTC) - timedelta(minutes=1)
-    return client.events.list(since=since, size=200).next_cursor
+def newest_cursor(client: Client) -> str:
+    """Return where new events begin.
+
+    The service tells the time, as this clock may be wrong; the clock of a proxy may
+    be up to a minute ahead.
+    """
+    now = client.send(Request("GET", "/api/v1/me", _sent_at))
+    since = now - timedelta(minutes=1)
+    page = client.events.list(since=since, size=200)
+    while page.has_more:
+        page = client.events.list(cursor=page.next_cursor, since=since, size=200)
+    return page.next_cursor
+
+
+def _sent_at(response: httpx.Response) -> datetime:
+    return parsedate_to_datetime(response.headers["Date"])
 
 
 def _forward(receiver: httpx.Client, url: str, event: Event, secret: str) -> None:

@@ -17,6 +17,7 @@ from .errors import ConnectionFailed, Problem
 from .types import Unset
 
 T = TypeVar("T")
+Part = TypeVar("Part")
 # A refusal that passes by itself. The service has done nothing on 429 and 503;
 # behind a 502 and a 504 of a proxy it may have.
 PASSING = {429, 502, 503, 504}
@@ -50,6 +51,16 @@ class Request(Generic[T]):
             "headers": headers,
             "json": self.json,
         }
+
+    def returning(self, part: Callable[[T], Part]) -> Request[Part]:
+        """Return the same request, of whose answer only a part is needed."""
+
+        def parse(response: httpx.Response) -> Part:
+            return part(self.parse(response))
+
+        return Request(
+            self.method, self.path, parse, self.params, self.json, self.headers
+        )
 
     @property
     def repeatable(self) -> bool:
@@ -122,7 +133,7 @@ class Attempts(Generic[T]):
             raise self._refusal(response)
         try:
             return self._request.parse(response)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             # A proxy has cut the answer, or has put a page of its own in its place.
             if self._request.repeatable:
                 self._try_again()

@@ -14,10 +14,19 @@ from ._settings import Settings
 
 
 def read_key() -> tuple[str, str]:
-    """Return key and address: of the environment, or as `vrf login` stored them."""
-    stored = _read("login.json")
-    key = os.environ.get("VERIFICATION_API_KEY") or stored.get("api_key")
-    url = os.environ.get("VERIFICATION_BASE_URL") or stored.get("base_url")
+    """Return key and address: of the environment, or as `vrf login` stored them.
+
+    They are never mixed: a key would reach a service that it is not meant for.
+    """
+    key = os.environ.get("VERIFICATION_API_KEY")
+    url = os.environ.get("VERIFICATION_BASE_URL")
+    if bool(key) != bool(url):
+        raise ValueError(
+            "set both VERIFICATION_API_KEY and VERIFICATION_BASE_URL, or neither"
+        )
+    if not key or not url:
+        stored = _read("login.json")
+        key, url = stored.get("api_key"), stored.get("base_url")
     if not key or not url:
         raise ValueError("no key is stored: run vrf login")
     return key, url
@@ -37,7 +46,7 @@ class Place:
         self.secret: str = stored.get("secret") or _new_secret()
         self.cursor: str | None = stored.get("cursor")
 
-    def move(self, cursor: str | None) -> None:
+    def move(self, cursor: str) -> None:
         self.cursor = cursor
         _write(self._name, {"secret": self.secret, "cursor": cursor})
 

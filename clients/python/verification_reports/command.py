@@ -86,6 +86,9 @@ def _login(options: argparse.Namespace) -> None:
     url = options.url or input("Address of the service: ")
     ask = getpass.getpass if sys.stdin.isatty() else lambda prompt: input()
     key = ask("API key: ")
+    # The client would take them of the environment.
+    if not key.strip() or not url.strip():
+        raise ValueError("an address and a key are needed")
     with Client(key, url) as client:
         me = client.me()
     _stored.write_key(key.strip(), url.strip())
@@ -145,6 +148,8 @@ def _get(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
+    if options.limit < 0:
+        raise ValueError("--limit must be 0 or more")
     filters = {
         name: getattr(options, name)
         for name in ("status", "search")

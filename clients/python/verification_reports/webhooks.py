@@ -45,12 +45,16 @@ def verify(
 
     `body` is the bytes as they arrived. Give both secrets while you change yours.
     """
-    content = body.encode() if isinstance(body, str) else bytes(body)
+    # Surrogates, which stand for bytes that are no text, match no signature.
+    content = (
+        body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body)
+    )
     named = {name.lower(): value for name, value in headers.items()}
     identity = named.get("webhook-id", "")
     sent = named.get("webhook-timestamp", "")
     signatures = named.get("webhook-signature", "").split()
-    if not identity or not signatures or not re.fullmatch("[0-9]{1,12}", sent):
+    is_complete = identity and signatures and re.fullmatch("[0-9]{1,12}", sent)
+    if not is_complete or not "".join([identity, *signatures]).isascii():
         raise InvalidSignature("the request has no signature of Standard Webhooks")
     if abs(time.time() - int(sent)) > tolerance:
         raise InvalidSignature("the signature is too old, or a clock is wrong")

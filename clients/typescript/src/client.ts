@@ -81,6 +81,8 @@ export interface FollowOptions extends RequestOptions {
   types?: readonly string[];
   /** Without a cursor, begin with the first event after this time. */
   since?: Date;
+  /** Called with the cursor after each page that you have processed, also an empty one. */
+  store?: (cursor: string) => unknown;
   intervalSeconds?: number;
 }
 
@@ -93,11 +95,14 @@ export class Events extends EventsApi {
    *
    * Store `cursor` of an event when you have processed it, and begin with it next time: no event
    * is missed, and a few may come twice. Without a cursor it begins with the oldest event.
+   *
+   * A cursor expires after 30 days. If your `types` are rare, pass `store`.
    */
   async *follow({
     cursor,
     types = [],
     since,
+    store,
     intervalSeconds = 2,
     ...options
   }: FollowOptions = {}): AsyncGenerator<FollowedEvent, never> {
@@ -109,6 +114,7 @@ export class Events extends EventsApi {
         yield { ...event, cursor: place === page.content.length - 1 ? page.nextCursor : cursor };
       }
       cursor = page.nextCursor;
+      await store?.(cursor);
       if (!page.hasMore) await sleep(intervalSeconds * 1000, undefined, options);
     }
   }

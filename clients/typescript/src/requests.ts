@@ -20,6 +20,14 @@ export interface OrderOptions extends RequestOptions {
 const PASSING = new Set([429, 502, 503, 504]);
 const UNDONE = new Set([429, 503]);
 const UNSENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
+// Answers of which this package reads members, and whether these are there
+const READ: [RegExp, (answer: Record<string, unknown>) => boolean][] = [
+  [/^POST .*\/api\/v1\/reports$/, ({ reports }) => Array.isArray(reports) && isObject(reports[0])],
+  [/^GET .*\/api\/v1\/reports\/[^/?]+$/, ({ checkResults }) => Array.isArray(checkResults)],
+  [/^GET .*\/api\/v1\/reports\/[^/?]+\/events$/, ({ messages }) => Array.isArray(messages)],
+  [/^GET .*\/api\/v1\/events(\?|$)/, ({ content, nextCursor }) => Array.isArray(content) && typeof nextCursor === 'string'],
+  [/^GET .*[?&]page=/, ({ content, last }) => Array.isArray(content) && typeof last === 'boolean'],
+];
 const KEY = 'Idempotency-Key';
 const LONGEST_WAIT = 60;
 
@@ -96,7 +104,7 @@ async function attemptOnce(
   if (!response.ok) return new ProblemError(response.status, problemOf(response, content), retryAfter(response));
   const { status, statusText, headers } = response;
   const type = headers.get('Content-Type') ?? '';
-  if (status !== 204 && (/^text\/html/i.test(type) || (/^application\/json\b/i.test(type) && !isObject(parse(content))))) {
+  if (status !== 204 && (/^text\/html/i.test(type) || (/^application\/json\b/i.test(type) && !isAnswer(request, parse(content))))) {
     // A proxy has cut the answer, or has put a page of its own in its place.
     const message = `the answer to ${request.method} ${request.url} is not what the service sends`;
     return new ConnectionError(message, true);
@@ -110,6 +118,11 @@ function parse(content: ArrayBuffer): unknown {
   } catch {
     return undefined;
   }
+}
+
+function isAnswer({ method, url }: Request, body: unknown): boolean {
+  if (!isObject(body)) return false;
+  return READ.every(([request, hasMembers]) => !request.test(`${method} ${url}`) || hasMembers({ ...body }));
 }
 
 function isObject(value: unknown): value is object {

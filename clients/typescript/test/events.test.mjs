@@ -75,20 +75,27 @@ test('follower goes from page to page, and tells where to go on', async (t) => {
     page([], 'c2', true),
     page([], 'c3', false),
     problem(503, 'unavailable'),
+    { body: {} },
     page(['c'], 'c4', false),
   );
   const client = new Client({ apiKey: 'vrf_test_a', baseUrl: server.url });
 
-  const found = [];
-  const since = new Date('2026-01-01T00:00:00Z');
-  for await (const event of client.events.follow({ types: ['report.ready', 'report.failed'], since, intervalSeconds: 0.01 })) {
+  const [found, stored] = [[], []];
+  const options = {
+    types: ['report.ready', 'report.failed'],
+    since: new Date('2026-01-01T00:00:00Z'),
+    store: (cursor) => stored.push(cursor),
+    intervalSeconds: 0.01,
+  };
+  for await (const event of client.events.follow(options)) {
     found.push([event.id, event.cursor]);
     if (event.id === 'c') break;
   }
 
   assert.deepEqual(found, [['a', undefined], ['b', 'c1'], ['c', 'c4']]);
+  assert.deepEqual(stored, ['c1', 'c2', 'c3']);
   const query = server.received.map(({ url }) => Object.fromEntries(new URL(url, server.url).searchParams));
   const types = { size: '200', types: 'report.ready,report.failed' };
   assert.deepEqual(query[0], { ...types, since: '2026-01-01T00:00:00.000Z' });
-  assert.deepEqual(query.slice(1), ['c1', 'c2', 'c3', 'c3'].map((cursor) => ({ ...types, cursor })));
+  assert.deepEqual(query.slice(1), ['c1', 'c2', 'c3', 'c3', 'c3'].map((cursor) => ({ ...types, cursor })));
 });

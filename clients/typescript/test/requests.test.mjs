@@ -32,6 +32,7 @@ for (const [title, refusal] of [
   ['an answer that is cut off', { ...CREATED, cutAt: 10 }],
   ['JSON that is cut off', { status: 201, body: '{"count": 1, "rep' }],
   ['JSON that is no object', { status: 201, body: 'null' }],
+  ['an answer without the order', { status: 201, body: { count: 0, reports: [] } }],
   ['a page of a proxy', { body: '<html>', headers: { 'Content-Type': 'text/html' } }],
   ['a first attempt that is still at work', problem(409, 'idempotency-in-progress')],
 ]) {
@@ -77,7 +78,7 @@ test('launch is repeated if the service has done nothing', async (t) => {
 
 test('Retry-After is waited for, and not if it is long', async (t) => {
   const late = problem(429, 'rate-limited');
-  const server = await answering(t, { ...late, headers: { ...late.headers, 'Retry-After': '1' } }, { body: { id: 'r1' } });
+  const server = await answering(t, { ...late, headers: { ...late.headers, 'Retry-After': '1' } }, { body: { id: 'r1', checkResults: [] } });
   const start = performance.now();
   await connect(server).reports.get('r1');
   assert.ok(performance.now() - start > 990);
@@ -157,17 +158,23 @@ test('unknown members and values are kept', async (t) => {
 
 test('pages are one list without repetitions', async (t) => {
   const page = (ids, last) => ({ body: { content: ids.map((id) => ({ id })), last } });
-  const server = await answering(t, page(['a', 'b'], false), page(['b', 'c'], true));
+  const server = await answering(t, page(['a', 'b'], false), { body: {} }, page(['b', 'c'], true));
 
   const found = [];
   for await (const report of connect(server).reports.iterate({ status: 'READY', size: 2 })) found.push(report.id);
 
   assert.deepEqual(found, ['a', 'b', 'c']);
-  assert.deepEqual(server.received.map(({ url }) => url), [0, 1].map((n) => `/api/v1/reports?status=READY&size=2&page=${n}`));
+  assert.deepEqual(server.received.map(({ url }) => url), [0, 1, 1].map((n) => `/api/v1/reports?status=READY&size=2&page=${n}`));
+});
+
+test('report without its checks is no answer', async (t) => {
+  const server = await answering(t, { body: {} });
+
+  await assert.rejects(connect(server, { maxRetries: 0 }).reports.waitUntilCompleted('r1'), ConnectionError);
 });
 
 test('path is encoded', async (t) => {
-  const server = await answering(t, { body: {} });
+  const server = await answering(t, { body: { checkResults: [] } });
 
   await connect(server).reports.get('../me?x');
 
