@@ -7,9 +7,9 @@ after its commit. A reader lists the events that are not listed yet, under a loc
 their feed, with a time that is later than any in it. Once a place can be seen, every
 earlier place of the feed can be seen, too.
 
-The transaction ids of PostgreSQL would need no second write. They were not taken: a
-follower waits then for the longest transaction of all workspaces, and a restored
-database counts transactions anew. Clients that never read the feed pay nothing here.
+The transaction ids of PostgreSQL would need no second write. But a follower would wait
+for the longest transaction of all workspaces, and a restored database starts to count
+transactions again. Events of clients that never read the feed get no place.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from webhooks.models import Event
 
 # The most events that one request lists: a first request may find a month of them.
 LIST_SIZE = 5_000
-# A follower who reads old events has this long for the next page.
+# A follower that reads old events has this long for the next page.
 MIN_CURSOR_LIFE = timedelta(hours=1)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 CURSOR = struct.Struct(">Q16sQ")
-# That, in base64 without its padding
+# A packed cursor in base64, without padding
 CURSOR_PATTERN = "[A-Za-z0-9_-]{43}"
 
 # The condition of the index `events_to_pull`
@@ -55,13 +55,13 @@ FROM (VALUES (1)) one LEFT JOIN LATERAL (
     ORDER BY listed_at DESC, id DESC LIMIT 1
 ) newest ON true
 """  # noqa: S608
-# Two keys are apart from the locks of jobs, which have one.
+# Locks with two keys never meet the locks of jobs, which have one.
 LOCK = """
 SELECT pg_advisory_xact_lock(
     hashtext('events'), hashtext(%(workspace)s::text || %(environment)s)
 )
 """
-# The clock may have been set back.
+# The clock may have been set back, so a place is later than the last one.
 LIST = f"""
 WITH place AS (
     SELECT GREATEST(
@@ -113,9 +113,9 @@ START = Place(EPOCH, UUID(int=0))
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The place after which a client goes on.
+    """The place after which a client continues.
 
-    It has read all events that were recorded before `read_until`.
+    The client has read all events that were recorded before `read_until`.
     """
 
     place: Place
@@ -157,7 +157,7 @@ def read_events(
     since: datetime | None,
     size: int,
 ) -> EventPage:
-    """Return the events after the cursor, at most `size`, and where to go on.
+    """Return the events after the cursor, at most `size`, and its next cursor.
 
     Without a cursor the page begins with the oldest event that is kept. Events that are
     purged, erased or restricted are left out. Raises CursorExpired.
@@ -189,7 +189,7 @@ def read_events(
         last = found[size - 1]
         until = max(last.created_at, oldest + MIN_CURSOR_LIFE)
         return EventPage(found[:size], Cursor(Place.of(last), until), has_more=True)
-    # Events of other names are read, too: the next page does not look at them again.
+    # The place is also behind events of other names, which no later page reads.
     place = max(start, end)
     return EventPage(found, Cursor(place, at), has_more=listed == LIST_SIZE)
 
@@ -206,7 +206,7 @@ def _read_state(feed: dict[str, Any]) -> tuple[bool, Place]:
 def _list_events(feed: dict[str, Any]) -> int:
     """Give events their places; return how many. Locked rows get theirs later."""
     with connection.cursor() as db:
-        # A statement of its own: the next one sees what was committed under the lock.
+        # A later statement, LIST sees what earlier holders of the lock have committed.
         db.execute(LOCK, feed)
         db.execute(LIST, {**feed, "limit": LIST_SIZE})
         return int(db.rowcount)

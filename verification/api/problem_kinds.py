@@ -208,8 +208,8 @@ _PROBLEM_KINDS = [
         "nothing-due",
         409,
         "Nothing is due",
-        "Time brings nothing to the object that could be done now, or has just been "
-        "faster. Nothing was changed.",
+        "Nothing is due for the object that could be done now, or a job or another "
+        "skip has just done it. Nothing was changed.",
         "Read what comes next by the address that ends with /next.",
     ),
     ProblemKind(

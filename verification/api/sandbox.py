@@ -88,7 +88,7 @@ class NextResultRequest(RequestShape):
     kra_pin: formats.Identifier | None = None
     registration_number: formats.Identifier | None = None
     outcome: Outcome  # type: ignore[valid-type]
-    """As of the reserved subject with this outcome."""
+    """The check ends as that of the reserved subject with this outcome."""
     times: Annotated[StrictInt, Field(ge=0, le=MAX_TIMES)] = 1
     """How many runs get it. 0 takes back what was set."""
 
@@ -208,9 +208,9 @@ class SandboxResultViewSet(SandboxViewSet):
     def create(self, request: Request) -> NextResult:
         """Set how a check of a subject ends when it runs next, for an ordinary subject.
 
-        After that the subject has its own result again. The request replaces what was
-        set for this check and subject, and is forgotten after 7 days. Name the subject
-        by one number that the order has. An order that reuses an earlier result runs no
+        Later runs have the subject's own result. The request replaces what was set for
+        this check and subject, and expires after 7 days. Name the subject by one number
+        that the order has. An order that reuses an earlier result runs no
         check: send `reuse: false`.
         """
         asked = self.body
@@ -287,9 +287,9 @@ class SandboxBalanceViewSet(SandboxViewSet):
         },
     )
     def create(self, request: Request) -> Balance:
-        """Leave the sandbox so much to spend; orders beyond it get 402.
+        """Set what the sandbox can spend; orders beyond it get 402.
 
-        An adjustment in the ledger makes it the balance. A top-up raises it as in
+        An adjustment in the ledger sets the balance. A top-up raises it as in
         production, and `null` takes the limit away.
         """
         left, client = self.body.available, self.client
@@ -299,7 +299,7 @@ class SandboxBalanceViewSet(SandboxViewSet):
 
 
 class SandboxReportViewSet(SandboxViewSet):
-    """Reports of the sandbox, on which a client acts as the people they ask."""
+    """Reports of the sandbox, on which a client acts as subject, payer and referee."""
 
     common_problems = {
         **SandboxViewSet.common_problems,
@@ -319,8 +319,8 @@ class SandboxReportViewSet(SandboxViewSet):
     def consent(self, request: Request, reportId: UUID) -> Response:
         """Grant, decline or withdraw a hosted consent as its subject, or let it expire.
 
-        It is what the buttons of the consent page do, without its questions. The record
-        of the decision says so: its `confirmedBy` is `SANDBOX_API`.
+        An action does what the button of the consent page does, without its questions.
+        The record of the decision has `SANDBOX_API` as `confirmedBy`.
         """
 
         return self.run_once(
@@ -350,8 +350,8 @@ class SandboxReportViewSet(SandboxViewSet):
     def payment(self, request: Request, reportId: UUID) -> Response:
         """Pay a report as its payer, or fail to; refund or dispute what was paid.
 
-        It is what the buttons of the sandbox's checkout do. The checkout is opened if
-        the payer has not opened one.
+        An action does what the button of the sandbox's checkout does, and opens a
+        checkout if the payer has none.
         """
         return self.run_once(
             lambda: self._act_as_payer(reportId), lambda answer: reportId

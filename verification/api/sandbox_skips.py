@@ -22,9 +22,9 @@ class Moment(Shape):
 
     name: Annotated[MomentName, enumeration("SandboxMoment", list(MomentName))]
     due_at: Timestamp
-    """When time does it, or would have."""
+    """When it is due, or was before a skip."""
     effect: str
-    """What it does, in words."""
+    """What happens, or has happened, in words."""
 
     @classmethod
     def of(cls, due: Due[Any] | None) -> Self | None:
@@ -127,7 +127,7 @@ class ReportSkipViewSet(_SkipViewSet):
     @action(detail=True, methods=["get"], url_path="next")
     @_next("getNextForReport", "See what time brings", Scope.REPORTS_READ, REMINDER)
     def next_moment(self, request: Request, reportId: UUID) -> NextMoment:
-        """See what time brings to a report next, and when: `skip` does it now."""
+        """See what is due next for a report, and when: `skip` does it now."""
         return self.next_of(reportId)
 
     @action(detail=True, methods=["post"])
@@ -139,7 +139,7 @@ class ReportSkipViewSet(_SkipViewSet):
         {"done": REMINDER, "next": EXPIRY},
     )
     def skip(self, request: Request, reportId: UUID) -> Response:
-        """Do now what time brings to a report next, and nothing else.
+        """Do now what is due next for a report, and nothing else.
 
         The job that waits for that time does it. Retries of checks and the erasure at
         the end of the retention begin at once, and end within seconds.
@@ -172,7 +172,7 @@ class RuleSkipViewSet(_SkipViewSet):
         """Launch the next run of a rule, and move the rule to the time after it.
 
         The run keeps the time for which it was planned; its report has today's times.
-        Its checks run and its alerts are raised as ever: wait for the report to end.
+        Its checks and alerts follow as in any run: wait for the report to end.
         """
         return self.skip_ahead(monitoringId)
 

@@ -1,8 +1,8 @@
 """The outcomes that a client has set for the next runs of a check in its sandbox.
 
-A row is one run. The check that runs next takes the row before it asks the sandbox, and
-the row goes with the transaction that records the check's result: a check whose worker
-dies finds its row again. Rows that no check takes are deleted after `LIFETIME`.
+A row is one run. The check that runs next takes the row before it asks the sandbox. The
+transaction that records the check's result deletes the row, so that a check whose
+worker dies finds its row again. A job deletes rows that no check takes in `LIFETIME`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ IDENTIFIERS = ("idNumber", "kraPin", "registrationNumber")
 def set_next_results(
     client: Client, check: str, numbers: Mapping[str, str], outcome: str, times: int
 ) -> None:
-    """Set the outcome of the next `times` runs, in place of those that were set.
+    """Set the outcome of the next `times` runs, and delete those set before.
 
     `numbers` has one of IDENTIFIERS. 0 times leaves the check to its own outcome.
     """
     at = now()
-    # Of two requests at once the last one counts.
+    # The later of two concurrent requests counts.
     workspaces = Workspace.objects.select_for_update(no_key=True)
     workspace = workspaces.get(pk=client.workspace.pk)
     (digest,) = _digests(workspace.pk, numbers)
@@ -62,7 +62,7 @@ def set_next_results(
 def with_next_outcome(claimed: Claim) -> Claim:
     """Return the claim with the outcome that is set for it, if any.
 
-    Clients that have set none cost no statement, and production never looks.
+    It runs no statement in production, or if the client has set no outcome.
     """
     report = claimed.report
     until = report.workspace.next_results_until

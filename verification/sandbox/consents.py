@@ -1,7 +1,7 @@
 """The subject's decisions in the sandbox, made by the client through the API.
 
-They are the verbs of the consent page. The challenge is left out, as the client owns
-the sandbox, and the evidence says so.
+Each action calls the verb of the consent page, without the page's challenge, as the
+client owns the sandbox. The evidence names the sandbox.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _possible_actions(report: Report, consent: Consent | None) -> list[ConsentAc
 
 
 def _evidence(consent: Consent) -> Evidence:
-    """Return evidence that shows no text, as nobody has read one."""
+    """Return evidence without a text, as no subject has read one."""
     return Evidence(
         language="en",
         confirmed_by=CONFIRMED_BY_SANDBOX,

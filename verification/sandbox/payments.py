@@ -146,7 +146,9 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
     possible = _possible_actions(payment, closed, prompt)
     if action not in possible:
         if closed == PaymentStatus.PAID and not possible:
-            raise NotPossible("The money was given back, or the payer's bank holds it.")
+            raise NotPossible(
+                "The service refunded the payment, or the payer's bank holds it."
+            )
         if closed == PaymentStatus.NOT_REQUIRED and _has_reused_results(report):
             raise NotPossible(
                 "No payment is due, because the report reuses earlier results. "
@@ -217,7 +219,7 @@ def _settle_open_checkouts(payment: Payment) -> None:
 
 
 def expire_payment(payment: Payment) -> None:
-    """End the open checkouts, without which the link expires at once, and the link."""
+    """End the open checkouts, which would keep the link open, and the link."""
     opened = Checkout.objects.filter(payment_id=payment.pk, status=CheckoutStatus.OPEN)
     for checkout in opened:
         end_sandbox_checkout(checkout.reference, CheckoutState.EXPIRED)

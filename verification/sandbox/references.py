@@ -1,6 +1,6 @@
 """The referee's answers in the sandbox, given by the client through the API.
 
-They are the verbs of the referee's page, and the evidence says who answered.
+Each action calls the verb of the referee's page. The evidence names the sandbox.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from verification.sandbox.reports import lock_sandbox_report
 from verification.values.clock import now
 from workspaces.models import Client
 
-# Nobody has read a notice.
+# The sandbox shows no notice.
 EVIDENCE = AnswerEvidence(
     address="", user_agent="Sandbox API", language="en", notice={}
 )

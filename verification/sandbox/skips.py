@@ -1,9 +1,9 @@
-"""Bring about now what time would bring to one object of the sandbox.
+"""Do now what is due later for one object of the sandbox.
 
-The clock stays as it is. A skip locks the object, and runs the step of the job that
-waits for the moment; where that step compares times, the one due time of the one object
-is set to now before. What a worker does outside a transaction (run a check, send a
-delivery, erase a report) becomes due, and its job is scheduled with it.
+No clock changes. A skip locks the object and runs the step of the job that waits for
+the moment. If that step compares times, the skip first sets the due time of this one
+object to now. A worker runs checks, sends deliveries and erases reports outside of
+transactions: for these the skip sets the due time and schedules the job.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ N = MomentName
 
 
 class NothingDue(Exception):
-    """Time brings nothing to the object that a skip could do now."""
+    """A skip can do nothing for the object now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +106,16 @@ class Kind(Generic[Thing]):
     def skip(self, client: Client, pk: UUID) -> tuple[Due[Thing], Due[Thing] | None]:
         """Do what comes next, once; return it, and what comes then.
 
-        Of two at once one wins, as the other finds another moment under the lock.
+        Of two concurrent skips the second finds another moment under the lock.
         Raises NothingDue, and the model's DoesNotExist.
         """
         expected = self.next_moment(client, pk)
         thing = _own(self.locked(), client).get(pk=pk)
         due = self._next(thing)
         if due is None:
-            raise NothingDue("Time brings nothing to it now, or is bringing it.")
+            raise NothingDue("Nothing is due for it now, or a job is doing it.")
         if due != expected:
-            raise NothingDue("It has just been done, by time or by another skip.")
+            raise NothingDue("A job or another skip has just done it.")
         effect = due.moment.bring(thing, due.row_id) or due.moment.effect
         done = replace(due, moment=replace(due.moment, effect=effect))
         return done, self.next_moment(client, pk)
@@ -145,7 +145,7 @@ def _expire_payment(report: Report, row_id: UUID) -> None:
 
 
 def _waiting_checks(report: Report) -> QuerySet[CheckResult]:
-    """Return the checks that wait for their time, and that no worker has."""
+    """Return the checks that wait for their time and that no worker has claimed."""
     return CheckResult.every.filter(
         report=report, claims=0, waits_for="", next_attempt_at__gt=now()
     )
@@ -222,7 +222,7 @@ def _find_delivery(delivery: Delivery) -> Found:
 def _send(delivery: Delivery, row_id: UUID) -> None:
     """Make the delivery due. A receiver that rests after failures gets it as a probe.
 
-    Others that wait for the end of the rest may come first.
+    The receiver may get other deliveries first, which wait for the end of its rest.
     """
     at = now()
     Delivery.objects.filter(pk=row_id).update(next_attempt_at=at)
@@ -268,7 +268,7 @@ REPORTS = Kind(
         ),
         Moment(
             N.DECLINE_FINAL,
-            "Let the decline count, as the wait after its notice is over.",
+            "End the waiting time of the decline, which then counts.",
             _find_decline,
             _finish_decline,
         ),
