@@ -442,13 +442,18 @@ class PaymentMachine(Machine):
         work_until_done(self.api)
         ended = Report.objects.filter(completed_at__isnull=False)
         ended.update(completed_at=now() - timedelta(hours=1))
+        self.give_back_what_was_not_done()
+        self.record_what_other_refunds_held()
+        # The money of a failed refund now belongs to the checkout's disputes.
+        self.the_clock_has_us_look()
+        # A rejected refund had held what a cancelled report gives back.
+        self.give_back_what_was_not_done()
+
+    def give_back_what_was_not_done(self) -> None:
         self.attempt("give back undone", refund_unfinished_parts)
         while Refund.objects.filter(status="APPROVED").exists():
             self.send()
             self.the_banks_answer(fails=False)
-        self.record_what_other_refunds_held()
-        # The money of a failed refund now belongs to the checkout's disputes.
-        self.the_clock_has_us_look()
 
     def record_what_other_refunds_held(self) -> None:
         """Record refunds made elsewhere whose money a later refund had reserved."""

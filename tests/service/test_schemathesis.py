@@ -36,8 +36,15 @@ include-operation-id = [
 checks.positive_data_acceptance.enabled = false
 
 [[operations]]
-# The same Idempotency-Key with another body is refused.
-include-operation-id = ["actOnConsent", "actOnPayment", "actOnReference"]
+# The same Idempotency-Key with another body or address is refused.
+include-operation-id = [
+    "actOnConsent",
+    "actOnPayment",
+    "actOnReference",
+    "skipReport",
+    "skipRule",
+    "skipDelivery",
+]
 checks.positive_data_acceptance.enabled = false
 
 [[operations]]
