@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -106,8 +107,13 @@ class World:
     company: dict[str, Any] = field(default_factory=dict)
     # Ids of all reports and of the rule
     reports: list[str] = field(default_factory=list)
+    sandbox_reports: list[str] = field(default_factory=list)
     rule: str = ""
     open_correction: str = ""
+
+    @cached_property
+    def sandbox(self) -> Api:
+        return Api(self.api.workspace, "sandbox")
 
     def plant(self) -> None:
         """Put a mark into each field, and do what spreads it."""
@@ -117,6 +123,7 @@ class World:
         self.ask_other_sources()
         self.answer_consents()
         self.answer_references()
+        self.act_in_the_sandbox()
         self.pay()
         self.pay_by_stripe()
         self.edit_draft()
@@ -398,6 +405,51 @@ class World:
             referee.open()
             assert referee.post(action, **form).status_code == 303
         self.api.work()
+
+    def act_in_the_sandbox(self) -> None:
+        """Decline as the subject, answer and decline as a referee, by the API."""
+        c, api = self.canaries, self.sandbox
+        subject = {
+            **self.person,
+            "employerName": "Baraka Traders Ltd",
+            "refereeName": "Kamau Njoroge",
+            "refereeEmail": "referee@sandbox.test",
+        }
+        item = self.item("EMPLOYER_VERIFICATION", subject=subject)
+        asked, answered, declined = (
+            api.create({**item, "consent": consent})
+            for consent in (HOSTED, ATTESTED, ATTESTED)
+        )
+        self.sandbox_reports += [made["id"] for made in (asked, answered, declined)]
+        api.work()
+        words = ("employer", "jobTitle", "refereeName", "refereeTitle")
+        answers = {
+            **{name: c.name(f"ReferenceAnswers.{name}") for name in words},
+            "remarks": c.text("ReferenceAnswers.remarks"),
+            "employedFrom": c.day("ReferenceAnswers.employedFrom"),
+            "employedTo": c.day("ReferenceAnswers.employedTo"),
+        }
+        reason = c.text("ConsentAction.reason")
+        self.act("consent", asked, {"action": "decline", "reason": reason})
+        self.act("reference", answered, {"action": "answer", "answers": answers})
+        reason = c.text("ReferenceAction.reason")
+        self.act("reference", declined, {"action": "decline", "reason": reason})
+        for name in ("idNumber", "kraPin", "registrationNumber"):
+            field = f"NextResult.{name}"
+            c.not_stored.add(field)
+            number = c.digits(field)
+            known = {"kraPin": f"P7{number}Z"}.get(name, number)
+            check = "BUSINESS_VERIFICATION" if name[0] == "r" else "KRA_PIN"
+            result = {"check": check, name: known, "outcome": "ADVERSE"}
+            answer = api.post("/sandbox/results", result)
+            assert answer.status_code == 200, answer.content
+        api.work()
+
+    def act(self, on: str, made: dict[str, Any], action: dict[str, Any]) -> None:
+        """Act on a report of the sandbox; the answer is kept for a repeated request."""
+        path = f"/sandbox/reports/{made['id']}/{on}"
+        answer = self.sandbox.post(path, action, Idempotency_Key=made["id"])
+        assert answer.status_code == 200, answer.content
 
     def pay(self) -> None:
         """Let a nominated payer fail by a prompt, and then pay on the page."""

@@ -133,9 +133,10 @@ def test_retention_erases_every_mark(world: World, find: Callable[[], Found]):
 
 def erase_everybody(world: World) -> None:
     """Erase the person and the company by the API, as their jobs do."""
-    for report_id in world.reports:
+    of_sandbox = [(world.sandbox, report_id) for report_id in world.sandbox_reports]
+    for api, report_id in [(world.api, one) for one in world.reports] + of_sandbox:
         if Report.objects.get(pk=report_id).erased_at is None:
-            erase(world.api, report_id)
+            erase(api, report_id)
     run_scheduled(refresh_statistics)
 
 
@@ -147,7 +148,8 @@ def test_erasing_the_subjects_erases_every_mark(
     erase_everybody(world)
 
     companies = [world.company, "of GLEIF", "of Companies House"]
-    assert Erasure.objects.count() == len([world.person, *companies])
+    people = [world.person, "the same in the sandbox"]
+    assert Erasure.objects.count() == len([*people, *companies])
     assert find() == {}
     assert {path.suffix for path in documents.rglob("*.*")} == {".json"}, "the journal"
 
