@@ -24,13 +24,6 @@ class Migration(migrations.Migration):
             name="simulated_left",
             field=models.PositiveSmallIntegerField(db_default=0, default=0),
         ),
-        migrations.AddField(
-            model_name="delivery",
-            name="simulated_answer",
-            field=models.CharField(
-                blank=True, choices=ANSWERS, db_default="", max_length=7
-            ),
-        ),
         AddConstraintNotValid(
             model_name="configuration",
             constraint=models.CheckConstraint(

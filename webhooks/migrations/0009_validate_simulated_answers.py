@@ -3,7 +3,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("webhooks", "0007_simulated_answers")]
+    dependencies = [("webhooks", "0008_simulated_answer_of_deliveries")]
 
     operations = [
         ValidateConstraint(
