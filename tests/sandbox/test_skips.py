@@ -23,6 +23,7 @@ from tests.world.deliveries import (
 from tests.world.employer import create_reference
 from tests.world.notices import create_report, decline, deliver, wait
 from tests.world.orders import create_report_with_status
+from tests.world.payer import Payer
 from tests.world.payments import candidate_item
 from tests.world.rules import create_rule, store_rule
 from tests.world.threads import run_at_once
@@ -204,7 +205,9 @@ def test_skip_is_due_when_the_job_would_do_it(api: Api):
 
 def test_open_checkout_ends_with_the_time_to_pay(api: Api):
     path = payable_and_reminded(api)
-    api.post(f"/sandbox/{path}/payment", {"action": "less"})
+    payer = Payer(path.removeprefix("reports/"))
+    payer.open()
+    payer.pay()
 
     assert skip(api, path)["done"]["name"] == N.PAYMENT_EXPIRY
     assert is_failed(api, path)
