@@ -41,7 +41,7 @@ from workspaces.models import (
 )
 
 Kind = LedgerEntry.Kind
-# By workspace and environment.
+# The accounts by workspace and environment.
 Accounts = Mapping[tuple[UUID, str], Account]
 MOVE_BALANCE = "UPDATE workspaces_account SET balance = balance + %s WHERE id = %s"
 # The rules that a charge beyond an account's limit breaks. A trigger names them.
@@ -204,7 +204,7 @@ def top_up(
 def limit_play_money(
     workspace: Workspace, available: Decimal | None, *, actor: str
 ) -> Account:
-    """Leave the sandbox's account so much to spend; None lifts the limit.
+    """Leave the sandbox's account `available` to spend, or any amount if it is None.
 
     An adjustment makes it the balance, which then cannot fall below zero.
     """

@@ -485,7 +485,7 @@ def test_webhook_is_not_verified_with_an_empty_secret(package, secrets: Any):
     ],
 )
 def test_events_are_forwarded_to_this_machine_alone(package, url: str):
-    listening = import_module(f"{package.__name__}._listening")
+    listening = import_module(f"{package.__name__}._listener")
 
     with pytest.raises(ValueError, match="localhost"):
         listening.local_url(url)
@@ -541,7 +541,7 @@ def test_login_takes_nothing_of_the_environment(
 
 
 def test_listener_stores_the_cursor_of_empty_pages(package, stored):
-    listening = import_module(f"{package.__name__}._listening")
+    listening = import_module(f"{package.__name__}._listener")
     empty = {"content": [], "nextCursor": "after-none", "hasMore": True}
     answers = [Answer(empty), problem("invalid-api-key", 401)]
     with AnsweringServer(*answers) as server, package.Client(KEY, server.url) as client:
@@ -553,7 +553,7 @@ def test_listener_stores_the_cursor_of_empty_pages(package, stored):
 
 
 def test_listener_begins_at_the_end_by_the_clock_of_the_service(package):
-    listening = import_module(f"{package.__name__}._listening")
+    listening = import_module(f"{package.__name__}._listener")
     date_of_service = {"Date": "Fri, 01 Jan 2021 00:00:00 GMT"}
     me = Answer(example("get", "/api/v1/me", "200"), headers=date_of_service)
     page = example("get", "/api/v1/events", "200")

@@ -193,7 +193,7 @@ def _adapt(state: StateCore) -> None:
 
 
 def _is_tab(samples: Token, language: str) -> bool:
-    """Whether the samples are tabs of code without a name, in other languages."""
+    """Return whether the samples are tabs, of languages other than this one."""
     languages = {fence.info for fence in samples.meta["fences"]}
     return {language, *languages} <= TABS.keys() and language not in languages
 

@@ -54,7 +54,7 @@ from verification.reports.status import (
     NotLaunchable,
     NotRetryable,
 )
-from verification.sandbox.refusals import NotPossible
+from verification.sandbox.reports import NotPossible
 from verification.sandbox.skips import NothingDue
 from verification.web.request import current_request_id
 from webhooks.configuration import NotConfigured, SecretRequired

@@ -149,7 +149,7 @@ REHIRE = enumeration("WouldRehire", get_args(WouldRehire))
 
 
 class ReferenceAnswers(RequestShape):
-    """What the referee says. What you leave out is as the subject stated it."""
+    """The referee's answers. A member that is left out confirms the subject's words."""
 
     employed: StrictBool = True
     employer: formats.Name | None = None

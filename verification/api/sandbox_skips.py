@@ -95,7 +95,7 @@ def _skip(
 
 
 class _SkipViewSet(SandboxViewSet):
-    """What time brings to the objects of one kind."""
+    """The next due moments of objects of one kind."""
 
     kind: ClassVar[Kind[Any]]
 
@@ -118,7 +118,7 @@ class _SkipViewSet(SandboxViewSet):
 
 
 class ReportSkipViewSet(_SkipViewSet):
-    """What time brings to a report of the sandbox."""
+    """The next due moment of a report."""
 
     kind = REPORTS
     lookup_url_kwarg = "reportId"
@@ -148,7 +148,7 @@ class ReportSkipViewSet(_SkipViewSet):
 
 
 class RuleSkipViewSet(_SkipViewSet):
-    """What time brings to a monitoring rule of the sandbox."""
+    """The next run of a monitoring rule."""
 
     kind = RULES
     lookup_url_kwarg = "monitoringId"
@@ -183,7 +183,7 @@ class RuleSkipViewSet(_SkipViewSet):
 
 
 class DeliverySkipViewSet(_SkipViewSet):
-    """What time brings to a delivery of the sandbox."""
+    """The next attempt at a delivery."""
 
     kind = DELIVERIES
     lookup_url_kwarg = "deliveryId"

@@ -93,7 +93,7 @@ TOO_MANY_ROWS = format_lazy(
     _("The file has more than {rows} rows. Divide it."), rows=MAX_ROWS
 )
 NO_ROWS = _("The file has no row below its headings.")
-# What each check does, in a few words. A check without an entry, and one whose
+# A few words about each check. A check without an entry, and one whose
 # description staff have edited, shows its description.
 CHECK_HINTS: dict[str, Any] = {
     "IDENTITY": _("Name and date of birth in the national register of persons"),

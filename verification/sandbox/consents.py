@@ -18,8 +18,7 @@ from verification.consents.subject_decisions import Evidence, decline, grant
 from verification.consents.subject_messages import link_channels
 from verification.privacy.withdrawals import withdraw
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.sandbox.refusals import NotPossible
-from verification.sandbox.reports import lock_sandbox_report
+from verification.sandbox.reports import NotPossible, lock_sandbox_report
 from verification.values.clock import now
 from workspaces.models import Client
 

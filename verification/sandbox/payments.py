@@ -37,8 +37,7 @@ from verification.providers.payment_provider import (
     ProviderEvent,
 )
 from verification.reports.models import Report
-from verification.sandbox.refusals import NotPossible
-from verification.sandbox.reports import lock_sandbox_report
+from verification.sandbox.reports import NotPossible, lock_sandbox_report
 from verification.values.clock import now
 from workspaces.models import Client
 

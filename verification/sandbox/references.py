@@ -19,8 +19,7 @@ from verification.references.requests import (
     closed_status,
     reference_links,
 )
-from verification.sandbox.refusals import NotPossible
-from verification.sandbox.reports import lock_sandbox_report
+from verification.sandbox.reports import NotPossible, lock_sandbox_report
 from verification.values.clock import now
 from workspaces.models import Client
 

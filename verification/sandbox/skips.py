@@ -72,7 +72,7 @@ class NothingDue(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Moment(Generic[Thing]):
-    """What time brings to an object, how its time is found, and how it is done."""
+    """A due moment: `find` returns its row and time, and `bring` does it now."""
 
     name: MomentName
     effect: str

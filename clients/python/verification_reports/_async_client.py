@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from . import _settings, _waiting, webhooks
+from . import _report_state, _settings, webhooks
 from ._requests import Again, Attempts, Request
 from .api.balance import get_balance
 from .api.checks import AsyncChecksApi
@@ -64,15 +64,17 @@ class AsyncReports(AsyncReportsApi):
         deadline, pause, ended_at = monotonic() + timeout, 0.5, 0.0
         while True:
             report = await self.get(report_id)
-            if _waiting.has_ended(report):
+            if _report_state.has_ended(report):
                 ended_at = ended_at or monotonic()
-                if not decided or _waiting.is_decided(report, monotonic() - ended_at):
+                if not decided or _report_state.is_decided(
+                    report, monotonic() - ended_at
+                ):
                     return report
             else:
-                _waiting.require_nobody(report)
-                if _waiting.may_wait_for_referee(report):
+                _report_state.require_nobody(report)
+                if _report_state.may_wait_for_referee(report):
                     timeline = await self.get_timeline(report_id)
-                    _waiting.require_no_referee(report, timeline)
+                    _report_state.require_no_referee(report, timeline)
             left = deadline - monotonic()
             if left <= 0:
                 raise WaitTimeout(

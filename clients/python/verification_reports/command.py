@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from . import Client, Problem, VerificationError, __version__, _listening, _stored
+from . import Client, Problem, VerificationError, __version__, _listener, _stored
 
 KINDS = ("report", "rule", "delivery")
 
@@ -98,7 +98,7 @@ def _login(options: argparse.Namespace) -> None:
 def _listen(options: argparse.Namespace) -> None:
     with _client() as client:
         names = [name for name in options.events.split(",") if name]
-        _listening.listen(client, options.forward_to, names)
+        _listener.listen(client, options.forward_to, names)
 
 
 def _trigger(options: argparse.Namespace) -> None:
