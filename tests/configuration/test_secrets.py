@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from verification.settings.secrets import (
     field_keys,
     lookup_key,
+    missing_secrets,
     optional_secret,
     secret_key,
 )
@@ -29,6 +30,7 @@ def environment(monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(f"{name}_FILE", raising=False)
+        monkeypatch.delenv(f"{name}_COMMAND", raising=False)
     return monkeypatch
 
 
@@ -75,7 +77,7 @@ def test_secret_that_is_set_twice_is_refused(name, tmp_path, environment):
     with pytest.raises(ImproperlyConfigured) as refused:
         READERS[name](tmp_path, development=False)
 
-    twice = f"{name} and {name}_FILE are both set; remove one of them."
+    twice = f"{name} and {name}_FILE are set; keep one of them."
     assert str(refused.value) == twice
 
 
@@ -93,6 +95,37 @@ def test_empty_variable_leaves_the_secret_to_the_file(tmp_path, environment):
     environment.setenv("EMAIL_URL_FILE", str(tmp_path / "secret"))
 
     assert optional_secret("EMAIL_URL") == "from the file"
+
+
+def test_secret_is_what_its_command_prints(tmp_path, environment):
+    encrypted = tmp_path / "field_keys"
+    encrypted.write_text(f"k1:{OTHER}\n")
+    environment.setenv("FIELD_KEYS_COMMAND", f"tail -n 1 '{encrypted}'")
+
+    ring = field_keys(tmp_path, development=False)
+
+    assert ring == [("k1", b"\x02" * 32)]
+    assert missing_secrets() == ["SECRET_KEY", "LOOKUP_KEY"]
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("sh -c 'echo half; exit 3'", "FIELD_KEYS_COMMAND ended with 3."),
+        ("true", "FIELD_KEYS_COMMAND printed nothing."),
+        ("/nowhere/vault read", "FIELD_KEYS_COMMAND cannot be run: "),
+        ("echo 'k1", "FIELD_KEYS_COMMAND cannot be run: "),
+    ],
+)
+def test_command_that_gives_no_secret_is_refused(
+    command, reason, tmp_path, environment
+):
+    environment.setenv("FIELD_KEYS_COMMAND", command)
+
+    with pytest.raises(ImproperlyConfigured) as refused:
+        field_keys(tmp_path, development=True)
+
+    assert str(refused.value).startswith(reason)
 
 
 def test_missing_or_empty_secret_file_is_refused(tmp_path, environment):

@@ -1,8 +1,8 @@
 """Settings, all from the environment; `docs/operator/configuration.md` lists them.
 
-A secret may also be in the file that `NAME_FILE` names. If DEBUG is on, the service
-generates missing secrets once and stores them in DATA_DIR. If DEBUG is off, it does not
-start without them.
+A secret may also be in the file that `NAME_FILE` names, or `NAME_COMMAND` prints it. If
+DEBUG is on, the service generates missing secrets once and stores them in DATA_DIR. If
+DEBUG is off, it does not start without them.
 """
 
 import os

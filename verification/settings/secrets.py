@@ -1,13 +1,20 @@
-"""The secrets of an installation, read from the environment or a file."""
+"""The secrets of an installation, from the environment, a file or a command.
+
+The command asks a key management service or decrypts a file when a process starts, so
+that no key lies on the machine's disk.
+"""
 
 import base64
 import os
 import re
 import secrets
+import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -15,6 +22,10 @@ from django.core.exceptions import ImproperlyConfigured
 # 32 hexadecimal characters hold 128 bits.
 SECRET_KEY_LENGTH = 32
 KEY_ID = re.compile(r"[a-z0-9]{1,8}")
+# Of seconds; a key management service answers within a few.
+COMMAND_TIMEOUT = 30
+# What follows the name of a secret in the variables that may hold it.
+FORMS = ("", "_FILE", "_COMMAND")
 
 
 def is_deployment_check() -> bool:
@@ -27,7 +38,7 @@ def missing_secrets() -> list[str]:
     return [
         name
         for name in ("SECRET_KEY", "FIELD_KEYS", "LOOKUP_KEY")
-        if not (os.environ.get(name) or os.environ.get(f"{name}_FILE"))
+        if not any(os.environ.get(name + form) for form in FORMS)
     ]
 
 
@@ -39,8 +50,9 @@ def require_secrets(*, development: bool) -> None:
     verb, each = ("is", missing[0]) if len(missing) == 1 else ("are", "each of them")
     raise ImproperlyConfigured(
         f"{', '.join(missing)} {verb} not set. Set {each}, or NAME_FILE to a file that "
-        "holds it (docs/operator/configuration.md says how to make them), or "
-        "DEBUG=True for development."
+        "holds it, or NAME_COMMAND to a command that prints it "
+        "(docs/operator/configuration.md says how to make them), or DEBUG=True for "
+        "development."
     )
 
 
@@ -89,13 +101,20 @@ def signing_key() -> bytes:
 
 
 def optional_secret(name: str) -> str:
-    """Return the secret, from `NAME` or the file that `NAME_FILE` names, or ""."""
-    value, path = os.environ.get(name, ""), os.environ.get(f"{name}_FILE", "")
-    if value and path:
-        raise ImproperlyConfigured(
-            f"{name} and {name}_FILE are both set; remove one of them."
-        )
-    return _from_file(name, Path(path)) if path else value
+    """Return the secret, or "" if nothing names it.
+
+    `NAME` holds it, the file that `NAME_FILE` names holds it, or the command in
+    `NAME_COMMAND` prints it.
+    """
+    given = [name + form for form in FORMS if os.environ.get(name + form)]
+    if len(given) > 1:
+        raise ImproperlyConfigured(f"{' and '.join(given)} are set; keep one of them.")
+    if not given:
+        return ""
+    value = os.environ[given[0]]
+    if given[0] == f"{name}_FILE":
+        return _from_file(name, Path(value))
+    return _from_command(name, value) if given[0] == f"{name}_COMMAND" else value
 
 
 def _random_key() -> str:
@@ -142,6 +161,29 @@ def _from_file(name: str, path: Path) -> str:
     if not value:
         raise ImproperlyConfigured(f"{name}_FILE names an empty file: {path}")
     return value
+
+
+@cache
+def _from_command(name: str, command: str) -> str:
+    """Return what the command prints. What it says on standard error goes to the log."""
+    try:
+        ran = subprocess.run(  # noqa: S603
+            shlex.split(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            timeout=COMMAND_TIMEOUT,
+            check=False,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        reason = f"did not end within {COMMAND_TIMEOUT} seconds"
+    except (OSError, ValueError) as e:
+        reason = f"cannot be run: {e}"
+    else:
+        reason = f"ended with {ran.returncode}" if ran.returncode else "printed nothing"
+        if not ran.returncode and (value := ran.stdout.strip()):
+            return value
+    raise ImproperlyConfigured(f"{name}_COMMAND {reason}.")
 
 
 def _development_secret(data_dir: Path, name: str, make: Callable[[], str]) -> str:

@@ -185,9 +185,11 @@ def _restore(arguments: list[str], database: str, documents: Path) -> int:
         **os.environ,
         "DATABASE_URL": url,
         "DATABASE_DIRECT_URL": url,
-        # The service may have its URL in a file.
+        # The service may have its URL in a file, or from a command.
         "DATABASE_URL_FILE": "",
+        "DATABASE_URL_COMMAND": "",
         "DATABASE_DIRECT_URL_FILE": "",
+        "DATABASE_DIRECT_URL_COMMAND": "",
         "DOCUMENTS_BUCKET": "",
         "DOCUMENTS_DIR": str(documents),
     }
