@@ -240,15 +240,16 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessingRecord:
+class Record:
+    title: str
     operator: str
     at: datetime
     sections: tuple[Section, ...]
 
 
-def processing_record(at: datetime) -> ProcessingRecord:
+def processing_record(at: datetime) -> Record:
     """Return the record as the configuration and the rows of this moment make it."""
-    return ProcessingRecord(settings.OPERATOR_NAME, at, tuple(_sections()))
+    return Record(TITLE, settings.OPERATOR_NAME, at, tuple(_sections()))
 
 
 def _sections() -> Iterator[Section]:
@@ -277,14 +278,9 @@ def _sections() -> Iterator[Section]:
             *((what, m._meta.db_table, when) for m, (what, when) in APART.items()),
         ],
     )
-    yield _sources()
-    yield _other_recipients()
-    yield Section(
-        "Retention",
-        ["Jobs erase these by the clock.", *STAYS],
-        ("Job", "What", "When"),
-        [(job.rpartition(".")[2], *entry) for job, entry in sorted(PURGES.items())],
-    )
+    yield sources_section()
+    yield recipients_section()
+    yield retention_section()
     yield Section(
         "Rights and deadlines",
         headings=("Right", "Days to answer"),
@@ -328,7 +324,17 @@ def _erased(model: type[Model]) -> str:
     return f"{what} after {_days(after)}, or {WITH_REPORT}"
 
 
-def _sources() -> Section:
+def retention_section() -> Section:
+    """Return what the jobs erase by the clock, and what stays."""
+    return Section(
+        "Retention",
+        ["Jobs erase these by the clock.", *STAYS],
+        ("Job", "What", "When"),
+        [(job.rpartition(".")[2], *entry) for job, entry in sorted(PURGES.items())],
+    )
+
+
+def sources_section() -> Section:
     """Return the live sources on the routes of checks, as recipients."""
     checks: dict[tuple[str, str, str], list[str]] = {}
     for entry in CATALOGUE:
@@ -360,7 +366,8 @@ def _sources() -> Section:
     )
 
 
-def _other_recipients() -> Section:
+def recipients_section() -> Section:
+    """Return who else receives data, by the configuration."""
     rows = [
         ("The client", "reports, events, documents", "API, console, webhooks by https"),
         *(
@@ -402,9 +409,9 @@ def _safeguards() -> list[str]:
     ]
 
 
-def as_markdown(record: ProcessingRecord) -> str:
+def as_markdown(record: Record) -> str:
     made = f"{record.operator}, {format_nairobi(record.at)}."
-    parts = [f"# {TITLE}", made]
+    parts = [f"# {record.title}", made]
     for section in record.sections:
         parts.append(f"## {section.title}")
         if section.text:
@@ -421,9 +428,9 @@ def _cell(text: str) -> str:
     return text.translate({ord(c): f"\\{c}" for c in "\\|<>`*_[]"})
 
 
-def as_pdf(record: ProcessingRecord) -> bytes:
+def as_pdf(record: Record) -> bytes:
     data: dict[str, Any] = {
-        "title": TITLE,
+        "title": record.title,
         "operator": record.operator,
         "at": format_nairobi(record.at),
         "nobody": NOBODY,

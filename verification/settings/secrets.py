@@ -26,6 +26,8 @@ KEY_ID = re.compile(r"[a-z0-9]{1,8}")
 COMMAND_TIMEOUT = 30
 # What follows the name of a secret in the variables that may hold it.
 FORMS = ("", "_FILE", "_COMMAND")
+# Each secret that this process has read -> the variable that named it
+read_from: dict[str, str] = {}
 
 
 def is_deployment_check() -> bool:
@@ -112,6 +114,7 @@ def optional_secret(name: str) -> str:
     if not given:
         return ""
     value = os.environ[given[0]]
+    read_from[name] = given[0]
     if given[0] == f"{name}_FILE":
         return _from_file(name, Path(value))
     return _from_command(name, value) if given[0] == f"{name}_COMMAND" else value
@@ -165,7 +168,7 @@ def _from_file(name: str, path: Path) -> str:
 
 @cache
 def _from_command(name: str, command: str) -> str:
-    """Return what the command prints. What it says on standard error goes to the log."""
+    """Return what the command prints. The log gets its standard error."""
     try:
         ran = subprocess.run(  # noqa: S603
             shlex.split(command),

@@ -1,0 +1,50 @@
+"""`security_review` says what code and configuration of this installation do."""
+
+import base64
+import io
+
+import pytest
+from django.core.management import call_command
+
+from verification.backups.models import Backup
+
+pytestmark = pytest.mark.django_db
+
+
+def review() -> str:
+    out = io.StringIO()
+    call_command("security_review", stdout=out)
+    return out.getvalue().replace("\\", "")
+
+
+def test_review_says_what_members_staff_and_keys_may_do():
+    text = review()
+
+    assert "| Permission | Owner | Administrator | Officer | Viewer |" in text
+    assert "| manage owners | yes | - | - | - |" in text
+    assert "| decide reports | yes | yes | yes | - |" in text
+    assert "| What | Reviewer | Operations | Finance | Privacy officer |" in text
+    assert "| ledger entries | - | - | view | - |" in text
+    assert "| subjects:erase | DELETE /api/v1/reports/{reportId}/subject |" in text
+
+
+def test_review_follows_the_configuration(settings):
+    settings.REDIS_URL = "rediss://user:hunter2@cache.operator.test"
+    Backup.objects.create(rows=1, seconds=302.4)
+
+    text = review()
+
+    assert "Redis cache.operator.test" in text
+    assert "hunter2" not in text
+    assert "took 302 seconds" in text
+    assert "| deploy.W007 | No source is configured" in text
+
+
+def test_review_names_keys_and_holds_none(settings):
+    text = review()
+
+    assert "| FIELD_KEYS | FIELD_KEYS | AES-256-GCM" in text
+    assert "Ids of FIELD_KEYS: k1." in text
+    keys = [key for _, key in settings.FIELD_KEYS] + list(settings.LOOKUP_KEY)
+    for secret in [settings.SECRET_KEY, *map(base64.b64encode, keys)]:
+        assert (secret if isinstance(secret, str) else secret.decode()) not in text

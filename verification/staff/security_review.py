@@ -1,0 +1,242 @@
+"""What a security review asks of this installation, from its code and configuration.
+
+A page, docs/operator/review.md, answers what no configuration changes.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import defaultdict
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from django.apps import apps
+from django.conf import settings
+from django.core.checks import run_checks
+from django.db import connection
+from django.db.models import Model
+
+from verification.api.reference import operations
+from verification.backoffice.roles import ROLES, SUPERUSER
+from verification.backups.models import Backup, RestoreDrill
+from verification.notifications.sms import sms_is_configured
+from verification.privacy.processing_record import (
+    Record,
+    Section,
+    recipients_section,
+    retention_section,
+    sources_section,
+)
+from verification.settings.secrets import read_from
+from verification.values.local_time import format_nairobi
+from workspaces.members import ALLOWED, Permission
+from workspaces.models import Role
+
+TITLE = "Security review"
+# Key of the service -> algorithm, what it is for, how it is replaced
+KEYS = {
+    "FIELD_KEYS": (
+        "AES-256-GCM, a key of each column by HKDF-SHA256",
+        "personal fields, keys of documents, sessions",
+        "reencrypt, without downtime",
+    ),
+    "LOOKUP_KEY": (
+        "HMAC-SHA256, BLAKE2b",
+        "hosted links, hashes to find rows by, seals of backups",
+        "rehash, with the service stopped",
+    ),
+    "SECRET_KEY": (
+        "HMAC-SHA256",
+        "signatures of sessions and packages of jobs",
+        "at any time; everybody logs in again",
+    ),
+    "SIGNING_KEY": (
+        "Ed25519",
+        "certificates of erasures",
+        "at any time; former public keys stay published",
+    ),
+}
+OF_OTHERS = ("-", "access to another system", "there, then here")
+
+
+def security_review(at: datetime) -> Record:
+    """Return the answers as code, configuration and rows of this moment make them."""
+    sections = (
+        _program(),
+        _connections(),
+        sources_section(),
+        recipients_section(),
+        retention_section(),
+        _members(),
+        _staff(),
+        _scopes(),
+        _keys(),
+        _recovery(),
+        _findings(),
+    )
+    return Record(TITLE, settings.OPERATOR_NAME, at, sections)
+
+
+def _program() -> Section:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('server_version')")
+        server = cursor.fetchone()[0]
+    return Section(
+        "What runs",
+        headings=("What", "Is"),
+        rows=[
+            ("Service", settings.VERSION),
+            ("Python", platform.python_version()),
+            ("PostgreSQL", server),
+            ("Public address", settings.BASE_URL),
+            ("Development (DEBUG)", "on" if settings.DEBUG else "off"),
+        ],
+    )
+
+
+def _connections() -> Section:
+    """Return each connection that this configuration opens or takes: the data flow."""
+    service = "Web servers and jobs"
+    rows = [
+        ("Clients, subjects, payers, members, staff", "Proxy", "all pages and the API"),
+        ("Proxy", "Web servers", "the same; only from TRUSTED_PROXIES"),
+        (service, _database(), "all rows; personal fields are encrypted"),
+        (service, _documents(), "documents, each encrypted under its own key"),
+        ("Jobs", "Receivers of clients, by https", "events, signed"),
+    ]
+    if settings.REDIS_URL:
+        host = urlsplit(settings.REDIS_URL).hostname
+        rows.append((service, f"Redis {host}", "counters of limits, cache"))
+    if settings.CLAMAV:
+        host = ":".join(map(str, settings.CLAMAV))
+        rows.append((service, f"Virus scanner {host}", "uploaded documents"))
+    if settings.OUTBOUND_PROXY:
+        rows.append((service, "OUTBOUND_PROXY", "calls to sources and receivers"))
+    if settings.METRICS_TOKEN:
+        rows.append(("Monitoring, by METRICS_TOKEN", "Web servers", "figures"))
+    rows.append((service, f"Mail server {settings.EMAIL_HOST}", "messages"))
+    if sms_is_configured():
+        rows.append((service, "Africa's Talking", "messages"))
+    text = "The next two tables name the sources and all others that receive data."
+    return Section("Data flow", [text], ("From", "To", "What"), rows)
+
+
+def _database() -> str:
+    options = connection.get_connection_params()
+    host = options.get("host") or "this machine"
+    return f"PostgreSQL on {host}, sslmode {options.get('sslmode', 'not set')}"
+
+
+def _documents() -> str:
+    is_bucket = "s3" in settings.STORAGES["documents"]["BACKEND"].lower()
+    return "Bucket of documents" if is_bucket else "Folder of documents (DATA_DIR)"
+
+
+def _members() -> Section:
+    text = "workspaces/members.py decides; each verb asks it."
+    rows = [
+        (_words(p), *(_mark(p in ALLOWED[role]) for role in Role.values))
+        for p in Permission
+    ]
+    headings = ("Permission", *map(str, Role.labels))
+    return Section("Access of members of clients", [text], headings, rows)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _mark(allowed: bool) -> str:
+    return "yes" if allowed else "-"
+
+
+def _staff() -> Section:
+    text = [
+        f"{SUPERUSER} may do all of it, and manages staff.",
+        "A single person may have more; the audit trail records each change.",
+    ]
+    models: dict[str, type[Model]] = {m._meta.label_lower: m for m in apps.get_models()}
+    rows = [
+        (
+            str(models[label]._meta.verbose_name_plural),
+            *(
+                ", ".join(map(_words, granted.get(label, ()))) or "-"
+                for granted in ROLES.values()
+            ),
+        )
+        for label in sorted({label for granted in ROLES.values() for label in granted})
+    ]
+    return Section("Access of staff", text, ("What", *ROLES), rows)
+
+
+def _scopes() -> Section:
+    allowed: dict[str, list[str]] = defaultdict(list)
+    for operation in operations().values():
+        if operation.method != "event":
+            address = f"{operation.method.upper()} {operation.path}"
+            allowed[operation.scope or "any key"].append(address)
+    text = "A key works in one environment of one workspace, until it expires."
+    rows = [(scope, ", ".join(allowed[scope])) for scope in sorted(allowed)]
+    return Section("Access of API keys", [text], ("Scope", "Operations"), rows)
+
+
+def _keys() -> Section:
+    text = [
+        "Values are in no table, no log and no backup.",
+        f"Ids of FIELD_KEYS: {', '.join(name for name, _ in settings.FIELD_KEYS)}.",
+    ]
+    names = [*KEYS, *sorted(set(read_from) - set(KEYS))]
+    return Section(
+        "Keys",
+        text,
+        ("Secret", "Comes from", "Algorithm", "For", "Replaced by"),
+        [
+            (name, read_from.get(name, "not set"), *KEYS.get(name, OF_OTHERS))
+            for name in names
+        ],
+    )
+
+
+def _recovery() -> Section:
+    backup = Backup.objects.order_by("-made_at").first()
+    drill = RestoreDrill.objects.filter(succeeded=True).order_by("-made_at").first()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT current_setting('archive_mode'), last_archived_time,"
+            " current_setting('synchronous_standby_names') FROM pg_stat_archiver"
+        )
+        mode, archived, standbys = cursor.fetchone()
+    return Section(
+        "Recovery",
+        headings=("What", "Newest"),
+        rows=[
+            ("Backup", _took(backup, "none")),
+            ("Restore that was tried", _took(drill, "none")),
+            (
+                "Archive of the write-ahead log",
+                f"at {format_nairobi(archived)}" if archived else f"none ({mode})",
+            ),
+            ("Synchronous standbys", standbys or "none"),
+        ],
+    )
+
+
+def _took(row: Backup | RestoreDrill | None, nothing: str) -> str:
+    if row is None:
+        return nothing
+    return f"{format_nairobi(row.made_at)}, took {row.seconds or 0:.0f} seconds"
+
+
+def _findings() -> Section:
+    found = run_checks(include_deployment_checks=True, databases=["default"])
+    rows = [
+        (each.id or "-", each.msg, each.hint or "-")
+        for each in sorted(found, key=lambda each: -each.level)
+        if not each.is_silenced()
+    ]
+    return Section(
+        "Open findings",
+        ["What check --deploy --database default says now."],
+        ("Code", "Finding", "What to do"),
+        rows,
+    )
