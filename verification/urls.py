@@ -42,6 +42,7 @@ urlpatterns = [
     path("docs/<slug:name>", docs.guide, name="docs-guide"),
     path("problems/", docs.problem_index, name="problems"),
     path("problems/<str:code>", docs.problem_detail, name="problem"),
+    path("livez", health.livez, name="livez"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", metrics.metrics, name="metrics"),

@@ -5,13 +5,21 @@ from uuid import UUID
 
 import pytest
 import time_machine
+from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.utils.timezone import now
 
+from tests.api.test_problems import unreachable_database as unreachable_database
 from tests.jobs.tasks import nothing
 from tests.world.threads import run_at_once
 from verification.jobs.models import Job
-from verification.jobs.queue import ensure_job_by, is_job, schedule_job, slot
+from verification.jobs.queue import (
+    ensure_job_by,
+    is_job,
+    make_cluster_name,
+    schedule_job,
+    slot,
+)
 
 
 def test_enqueueing_is_one_statement(db, django_assert_num_queries):
@@ -19,6 +27,35 @@ def test_enqueueing_is_one_statement(db, django_assert_num_queries):
         schedule_job(nothing, 1, "a", UUID(int=7))
 
     assert Job.objects.get().arguments == [1, "a", str(UUID(int=7))]
+
+
+@pytest.mark.parametrize(
+    ("label", "seconds", "is_alive"),
+    [("", 140, True), ("", 160, False), ("other", 1, False), ("", -7200, False)],
+)
+def test_jobs_are_alive_while_work_flows_through_this_cluster(
+    db, monkeypatch, label, seconds, is_alive
+):
+    monkeypatch.delenv("JOB_CLUSTER", raising=False)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO jobs_heartbeat VALUES (%s, now() - %s * interval '1 s')",
+            [make_cluster_name(label), seconds],
+        )
+
+    if is_alive:
+        call_command("jobs", "--alive")
+    else:
+        with pytest.raises(CommandError, match="through this machine's job cluster"):
+            call_command("jobs", "--alive")
+
+
+def test_jobs_stay_alive_while_the_database_is_away(
+    transactional_db, unreachable_database, capsys
+):
+    call_command("jobs", "--alive")
+
+    assert "not known without the database" in capsys.readouterr().out
 
 
 def test_job_is_gone_when_its_transaction_rolls_back(transactional_db):

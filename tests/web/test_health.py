@@ -20,6 +20,7 @@ from tests.api.test_problems import unreachable_database as unreachable_database
 from tests.world.relay import Relay
 from tests.world.service import free_port
 from verification.db import startup
+from verification.settings.connections import count_processors
 from verification.web import gateway, health
 
 
@@ -65,11 +66,30 @@ def test_healthz_of_a_stopping_web_server_is_503(
     assert response.json()["status"] == "stopping"
 
 
-def test_healthz_answers_probes_by_any_host_name(client: Client, settings: Any) -> None:
+@pytest.mark.parametrize("host", ["web1:8000", "10.42.0.7:8000", "[fd00::7]:8000"])
+def test_only_probes_are_answered_by_any_host_name(
+    db: None, client: Client, settings: Any, host: str
+) -> None:
     settings.ALLOWED_HOSTS = ["reports.example.com"]
+    record_heartbeat(0)
 
-    assert client.get("/healthz", headers={"Host": "web1:8000"}).status_code == 200
-    assert client.get("/", headers={"Host": "web1:8000"}).status_code == 400
+    def get(path: str) -> int:
+        return client.get(path, headers={"Host": host}).status_code
+
+    assert {get(p) for p in ("/livez", "/healthz", "/readyz")} == {200}
+    others = ("/", "/metrics", "/healthz/", "/api/v1/reports", "/console/")
+    assert {get(p) for p in others} == {400}
+
+
+def test_web_server_that_drains_or_has_wrong_keys_is_alive(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = gateway.SharedFlag()
+    flag.set()
+    monkeypatch.setattr(gateway, "stopping", flag)
+    monkeypatch.setattr(gateway, "keys_refused", flag)
+
+    assert client.get("/livez").status_code == 200
 
 
 @pytest.mark.django_db
@@ -217,6 +237,21 @@ def serve(
         assert server.returncode == 0
 
     return start
+
+
+@pytest.mark.parametrize(
+    ("limit", "processors"),
+    [("max 100000", 8), ("200000 100000", 2), ("150000 100000", 2), ("5000 10000", 1)],
+)
+def test_processors_are_those_of_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, processors: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    file = tmp_path / "cpu.max"
+    without = count_processors(file)
+    file.write_text(f"{limit}\n")
+
+    assert (without, count_processors(file)) == (8, processors)
 
 
 @pytest.mark.parametrize("processors", [1, 2])

@@ -50,6 +50,16 @@ def test_api_is_refused_over_plain_http(db, behind_tls, path):
     assert "Location" not in answer.headers
 
 
+def test_metrics_are_answered_over_plain_http_where_the_operator_allows_it(
+    db, behind_tls, settings
+):
+    settings.METRICS_OVER_HTTP, settings.METRICS_TOKEN = True, "t"
+
+    answer = behind_tls.get("/metrics", headers={"Authorization": "Bearer t"})
+
+    assert answer.status_code == 200
+
+
 def test_page_is_redirected_to_https(db, behind_tls):
     answer = behind_tls.get("/console/")
 

@@ -11,6 +11,7 @@ each step.
 import json
 import logging
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,8 @@ _JOBS: set[str] = set()
 CHANNEL = "verification_jobs"
 # A worker that waits for jobs beats once a second.
 WORKING_SECONDS = 30
+# Workers that hang for this long should have been replaced.
+STUCK_SECONDS = settings.Q_CLUSTER["timeout"] + WORKING_SECONDS
 MIN_PAUSE = timedelta(seconds=1)
 
 ENQUEUE = """
@@ -201,7 +204,11 @@ def make_cluster_name(label: str) -> str:
     take each other's running jobs and slots.
     """
     # The columns of the name hold 100 characters.
-    return f"{(label or socket.gethostname())[:80]}-{os.urandom(8).hex()}"
+    return f"{_cluster_label(label)}-{os.urandom(8).hex()}"
+
+
+def _cluster_label(label: str) -> str:
+    return (label or socket.gethostname())[:80]
 
 
 def cluster_name() -> str:
@@ -279,7 +286,17 @@ def count_working_clusters() -> int:
 
 def heartbeat_age_seconds() -> float | None:
     """Return the age of the newest heartbeat of all clusters, or None."""
-    age = _past_beats().aggregate(age=Now() - Max("beat_at"))["age"]
+    return _newest_age_seconds(_past_beats())
+
+
+def own_heartbeat_age_seconds(label: str) -> float | None:
+    """Like `heartbeat_age_seconds`, of the clusters that `make_cluster_name` names."""
+    name = rf"^{re.escape(_cluster_label(label))}-[0-9a-f]{{16}}$"
+    return _newest_age_seconds(_past_beats().filter(cluster__regex=name))
+
+
+def _newest_age_seconds(beats: QuerySet[Heartbeat]) -> float | None:
+    age = beats.aggregate(age=Now() - Max("beat_at"))["age"]
     return None if age is None else max(0.0, age.total_seconds())
 
 

@@ -22,6 +22,7 @@ from verification.extras import missing_extra
 from verification.settings.accounts import *  # noqa: F403
 from verification.settings.connections import (
     certificates_file,
+    count_processors,
     database_settings,
     document_storage,
     mail_settings,
@@ -322,8 +323,8 @@ if BASE_URL.startswith("https://"):
     SECURE_HSTS_INCLUDE_SUBDOMAINS = True
     SECURE_HSTS_PRELOAD = True
     SECURE_SSL_REDIRECT = True
-    # Load balancers request these without HTTPS.
-    SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
+    # Load balancers and orchestrators request these without HTTPS.
+    SECURE_REDIRECT_EXEMPT = ["^livez$", "^healthz$", "^readyz$"]
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SESSION_COOKIE_SECURE = True
     CSRF_COOKIE_SECURE = True
@@ -444,7 +445,7 @@ JOB_WORKERS = process_count("JOB_WORKERS", env.int("JOB_WORKERS", 4))
 JOB_PACKAGES = {"verification", "workspaces", "webhooks", "monitoring"}
 # More processes than processors would answer fewer requests.
 WEB_WORKERS = process_count(
-    "WEB_WORKERS", env.int("WEB_WORKERS", min(2, os.cpu_count() or 1))
+    "WEB_WORKERS", env.int("WEB_WORKERS", min(2, count_processors()))
 )
 # The seconds in which `/healthz` says 503 before the web server stops.
 WEB_DRAIN_SECONDS = env.int("WEB_DRAIN_SECONDS", 0)
@@ -541,6 +542,8 @@ GO_LIVE_ENVIRONMENT = "sandbox" if AT_HOME else "production"
 
 # A scrape of /metrics sends this token; without a token there is no such page.
 METRICS_TOKEN = optional_secret("METRICS_TOKEN")
+# Prometheus inside a cluster cannot say that a proxy has ended TLS.
+METRICS_OVER_HTTP = env.bool("METRICS_OVER_HTTP", False)
 # The alerts compare these numbers with those that are there.
 EXPECTED_JOB_CLUSTERS = env.int("EXPECTED_JOB_CLUSTERS", 1)
 EXPECTED_STANDBYS = env.int("EXPECTED_STANDBYS", 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from ipaddress import ip_network
+from math import ceil
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
@@ -24,6 +26,8 @@ KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+# How many microseconds of processors, in how many, Linux gives to a container.
+PROCESSOR_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 # libpq's name -> Django's
 DATABASE_PARTS = {
     "dbname": "NAME",
@@ -110,6 +114,17 @@ def process_count(name: str, count: int) -> int:
     if count < 1 and not is_deployment_check():
         raise ImproperlyConfigured(f"{name} is {count}; it must be at least 1.")
     return count
+
+
+def count_processors(limit: Path = PROCESSOR_LIMIT) -> int:
+    """Return how many processors this container may use, of those of its machine."""
+    processors = os.cpu_count() or 1
+    if not limit.is_file():
+        return processors
+    quota, period = limit.read_text().split()
+    if quota == "max":
+        return processors
+    return min(processors, ceil(int(quota) / int(period)))
 
 
 def mail_settings(url: str) -> dict[str, Any]:

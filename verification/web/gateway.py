@@ -70,7 +70,9 @@ BRIEF_HEADERS = [
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
 ]
-LIVENESS_PATH = "/healthz"
+# Requests of these need no database. An orchestrator kills a web server that does not
+# answer the first; the second also tells proxies to send requests to other ones.
+LIVENESS_PATHS = frozenset(["/livez", "/healthz"])
 # Monitoring gets an answer while the service is overloaded, and within so many seconds
 # while the database does not answer: before a monitor gives up.
 WATCHER_PATHS = {"/readyz": 3, "/metrics": 8}
@@ -215,7 +217,7 @@ class Gateway:
         """Answer, or raise _RequestRefused; a monitor is answered within seconds."""
         path = environ["PATH_INFO"]
         if path not in WATCHER_PATHS:
-            threads = self.reserve_thread if path == LIVENESS_PATH else self.threads
+            threads = self.reserve_thread if path in LIVENESS_PATHS else self.threads
             return await threads.run(lambda: self._answer(environ))
         work = self.watcher_threads[path].run(lambda: self._answer(environ))
         try:

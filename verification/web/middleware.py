@@ -69,7 +69,7 @@ VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 # With the word Bearer, or wrongly without it
 TEST_KEY = re.compile(rf"((?i:bearer) +)?{keys.PREFIXES[Environment.SANDBOX]}")
-PROBES = {"/healthz", "/readyz"}
+PROBES = {*gateway.LIVENESS_PATHS, "/readyz"}
 UNTRACED = {*PROBES, "/metrics"}
 # These paths are for programs, as the API is.
 PROGRAM_PATHS = ("/metrics", CALLBACK_PATHS)
@@ -171,7 +171,7 @@ def _method(name: str) -> str:
 
 def _level(request: HttpRequest, response: HttpResponse) -> int:
     # `/healthz` answers 503 while the web server drains.
-    if response.status_code >= 500 and request.path_info != gateway.LIVENESS_PATH:
+    if response.status_code >= 500 and request.path_info not in gateway.LIVENESS_PATHS:
         return logging.ERROR
     # Load balancers and the service itself request these every few seconds.
     return logging.DEBUG if request.path_info in PROBES else logging.INFO
@@ -185,6 +185,8 @@ class TransportMiddleware(SecurityMiddleware):
     """
 
     def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
+        if settings.METRICS_OVER_HTTP and request.path_info == "/metrics":
+            return None
         redirect = super().process_request(request)
         is_program = is_api(request) or request.path_info.startswith(PROGRAM_PATHS)
         if redirect is not None and is_program:
@@ -193,13 +195,13 @@ class TransportMiddleware(SecurityMiddleware):
 
 
 class HostMiddleware(CommonMiddleware):
-    """Refuse other hosts than ALLOWED_HOSTS, except for probes of `/healthz`.
+    """Refuse other hosts than ALLOWED_HOSTS, except for probes.
 
-    Proxies and load balancers name a web server by any address that leads to it.
+    Proxies and orchestrators name a web server by any address that leads to it.
     """
 
     def process_request(self, request: HttpRequest) -> HttpResponseBase | None:  # type: ignore[override]
-        if request.path_info == gateway.LIVENESS_PATH:
+        if request.path_info in PROBES:
             return None
         return super().process_request(request)
 

@@ -44,7 +44,8 @@ HOST = "127.0.0.1"
 LOOPBACK = {HOST, "::1", "localhost"}
 CONNECTIONS = 2048
 IDLE_MILLISECONDS = 15_000
-STOP_SECONDS = 8
+# Longer than a page's call to a payment provider, whose answer is recorded afterwards.
+STOP_SECONDS = 25
 # A process that was killed a moment ago may still hold its folder and its port.
 RELEASE_SECONDS = 5
 

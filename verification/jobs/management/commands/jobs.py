@@ -1,12 +1,14 @@
 import os
+from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
-from django.db import OperationalError, connection
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, OperationalError, connection
 
 from verification.db import startup
 from verification.jobs.cluster import Cluster
+from verification.jobs.queue import STUCK_SECONDS, own_heartbeat_age_seconds
 
 
 class Command(BaseCommand):
@@ -14,7 +16,19 @@ class Command(BaseCommand):
     # They would load the whole API.
     requires_system_checks: list[str] = []
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--alive",
+            action="store_true",
+            help="run nothing; exit with 1 if work does not flow through this "
+            "machine's cluster, though the database answers",
+        )
+
+    def handle(self, *args: Any, alive: bool = False, **options: Any) -> None:
+        label = os.environ.get("JOB_CLUSTER", "")
+        if alive:
+            self._require_life(label)
+            return
         try:
             startup.require_schema()
             startup.refuse_transaction_pooler(settings.DATABASE_DIRECT_URL)
@@ -24,4 +38,16 @@ class Command(BaseCommand):
                 raise
             self.stderr.write(startup.explain_error(e))
         connection.close()
-        Cluster(os.environ.get("JOB_CLUSTER", "")).run()
+        Cluster(label).run()
+
+    def _require_life(self, label: str) -> None:
+        try:
+            age = own_heartbeat_age_seconds(label)
+        except DatabaseError as e:
+            # A restart mends no database, and may leave paid calls in doubt.
+            self.stdout.write(f"not known without the database ({type(e).__name__})")
+            return
+        if age is None or age > STUCK_SECONDS:
+            since = "has not flowed" if age is None else f"last flowed {age:.0f} s ago"
+            raise CommandError(f"Work {since} through this machine's job cluster.")
+        self.stdout.write(f"work flowed {age:.0f} s ago")
