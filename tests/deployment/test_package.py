@@ -13,6 +13,7 @@ from zipfile import ZipFile
 
 import psycopg
 import pytest
+import yaml
 from django.conf import settings
 from django.db import connection
 
@@ -55,7 +56,10 @@ def test_version_is_the_same_everywhere():
     )
     files = {name: (ROOT / name).read_text() for name in names}
 
+    chart = yaml.safe_load((ROOT / "deploy/helm/Chart.yaml").read_text())
+
     assert project["version"] == version
+    assert chart["version"] == chart["appVersion"] == version
     changelog = (ROOT / "CHANGELOG.md").read_text()
     # Between releases, the code has the version of the next one.
     section = f"\n## [{version}]" if f"## [{version}]" in changelog else UNRELEASED

