@@ -3,10 +3,15 @@
 from verification.wsgi import application as django
 
 # Django is set up by the import above.
-from verification.web.bodies import limit_body  # isort: skip
+from verification.web.bodies import goes_first, limit_body  # isort: skip
 from verification.web.gateway import Gateway  # isort: skip
 from verification.web.middleware import refuse_briefly  # isort: skip
 from verification.web.request_records import writer  # isort: skip
 
 writer.serve()
-application = Gateway(django, limit_body=limit_body, refuse_briefly=refuse_briefly)
+application = Gateway(
+    django,
+    limit_body=limit_body,
+    refuse_briefly=refuse_briefly,
+    goes_first=goes_first,
+)

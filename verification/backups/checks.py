@@ -30,14 +30,19 @@ from verification.outbound.targets import is_allowed_host
 from verification.settings.providers import Adapter
 from verification.settings.secrets import missing_secrets
 from verification.values.clock import now
-from verification.web.gateway import STREAM_THREADS, THREADS, WATCHER_PATHS
+from verification.web.gateway import (
+    FIRST_THREADS,
+    STREAM_THREADS,
+    THREADS,
+    WATCHER_PATHS,
+)
 
 CONFIGURATION = "docs/operator/configuration.md"
 # On each machine
 WEB_SERVERS = 2
 # Of each process of a web server, with those of /readyz and /metrics, and one for
 # records of requests; threads that read files or refuse requests have none.
-WEB_CONNECTIONS = THREADS + STREAM_THREADS + len(WATCHER_PATHS) + 1
+WEB_CONNECTIONS = THREADS + FIRST_THREADS + STREAM_THREADS + len(WATCHER_PATHS) + 1
 # Of commands and monitoring
 OTHER_CONNECTIONS = 10
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}

@@ -32,6 +32,7 @@ from workspaces.rate_limits import network_of
 EVENT_PATH = "/api/v1/webhooks/payment-provider"
 CALLBACK_PATHS = "/callbacks/"
 HOSTED_PATHS = ("/b/", "/c/", "/my-data", "/p/", "/r/", "/sandbox/checkout/", "/t/")
+FIRST_PATHS = (*HOSTED_PATHS, "/v/", CALLBACK_PATHS, EVENT_PATH)
 USER_PATHS = ("/admin/", "/console/", "/accounts/")
 MAX_FORM_BYTES = 64 * 1024
 # The one hosted form that takes documents
@@ -43,6 +44,11 @@ KNOWN_SECONDS = 60
 MAX_KNOWN = 10_000
 # The digest of a known key, and until when it counts.
 _known: dict[bytes, float] = {}
+
+
+def goes_first(path: str) -> bool:
+    """Return whether a subject, a payer, a referee or a provider waits for this."""
+    return path.startswith(FIRST_PATHS)
 
 
 def page_limit(path: str) -> int | None:

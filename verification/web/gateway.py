@@ -11,6 +11,10 @@ on, it refuses the rest with 503 at once: otherwise each of them would wait long
 its client does, and the threads would work for clients that have gone. As some requests
 take a millisecond and others a second, the limit follows from the time that recent ones
 have taken: as many may wait as the threads can work on in MAX_DELAY_SECONDS.
+
+What a subject, a payer or a provider waits for goes first: while the other threads are
+busy, it has threads of its own, so that a flood of API requests neither refuses nor
+delays it.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 THREADS = 8
+# For the requests that go first.
+FIRST_THREADS = 2
 # A body may take this long, and a second more for each SLOWEST_RATE bytes of it, up to
 # MAX_BODY_SECONDS: time for a document of 10 MB over a line of 18 KB/s.
 BODY_SECONDS = 20
@@ -59,10 +65,11 @@ PIECE_SECONDS = 30
 # the others go on with requests.
 STREAM_THREADS = 2
 FILE_THREADS = 2
-# Above these numbers of refusals at one time, a refusal does not go through Django. The
-# service has less time for pages while it is overloaded.
+# Above these numbers of refusals at one time, a refusal does not go through Django.
 MAX_REFUSALS = 32
-MAX_OVERLOAD_REFUSALS = 8
+# One refusal of an overload at a time goes through Django, and so into the log. With
+# eight, a third fewer requests were answered meanwhile.
+MAX_OVERLOAD_REFUSALS = 1
 # Clients that are refused together do not come back together.
 RETRY_AFTER_SECONDS = 2, 8
 # The headers of a brief refusal, which passes no middleware.
@@ -165,6 +172,7 @@ class Gateway:
         *,
         limit_body: Callable[[Environ], BodyLimit | Callable[[], BodyLimit]],
         refuse_briefly: Callable[[Environ], Response] | None = None,
+        goes_first: Callable[[str], bool] = lambda path: False,
         threads: int = THREADS,
         body_seconds: float = BODY_SECONDS,
         max_waiting: int = MAX_WAITING,
@@ -173,6 +181,7 @@ class Gateway:
         self.wsgi = wsgi
         self.limit_body = limit_body
         self.refuse_briefly = refuse_briefly or refuse_in_text
+        self.goes_first = goes_first
         self.body_seconds = body_seconds
         # The bytes of unfinished bodies, by room and by holder.
         self.held: dict[Room, Counter[str]] = {room: Counter() for room in Room}
@@ -180,6 +189,7 @@ class Gateway:
         self.garbage = 0
         self.refusals = 0
         self.threads = _Threads("django", threads, max_waiting, wait_seconds)
+        self.first_threads = _Threads("first", FIRST_THREADS, max_waiting, wait_seconds)
         # One each, as a long scrape of the figures must not delay the other.
         self.watcher_threads = {
             path: _Threads("watcher", 1, MAX_WATCHERS, wait_seconds)
@@ -217,7 +227,7 @@ class Gateway:
         """Answer, or raise _RequestRefused; a monitor is answered within seconds."""
         path = environ["PATH_INFO"]
         if path not in WATCHER_PATHS:
-            threads = self.reserve_thread if path in LIVENESS_PATHS else self.threads
+            threads = self.threads_for(path)
             return await threads.run(lambda: self._answer(environ))
         work = self.watcher_threads[path].run(lambda: self._answer(environ))
         try:
@@ -226,6 +236,14 @@ class Gateway:
             return await asyncio.wait_for(asyncio.shield(work), WATCHER_PATHS[path])
         except TimeoutError:
             raise _RequestRefused("overloaded") from None
+
+    def threads_for(self, path: str) -> _Threads:
+        """Return the threads that work on requests to this path."""
+        if path in LIVENESS_PATHS:
+            return self.reserve_thread
+        if self.goes_first(path) and self.threads.are_busy:
+            return self.first_threads
+        return self.threads
 
     async def _refuse(self, environ: Environ, code: str) -> Response:
         most = MAX_OVERLOAD_REFUSALS if code == "overloaded" else MAX_REFUSALS
@@ -304,6 +322,8 @@ class _Threads:
         self._pool = ThreadPoolExecutor(number, name)
         self._max_waiting = max_waiting
         self._wait_seconds = wait_seconds
+        # Requests that wait or are worked on.
+        self._present = 0
         # The oldest first; some may have begun.
         self._waiting: deque[Future[Any]] = deque()
         # The moving average of the time that a thread works on a request.
@@ -311,20 +331,31 @@ class _Threads:
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run the work in a thread, or raise _RequestRefused."""
-        if not self._has_room():
-            raise _RequestRefused("overloaded")
+        self.require_room()
         job = self._pool.submit(self._measure, work)
         self._waiting.append(job)
+        self._present += 1
         waited = asyncio.wrap_future(job)
-        await asyncio.wait([waited], timeout=self._wait_seconds)
-        # A request that a thread has begun cannot be cancelled.
-        if not waited.done() and job.cancel():
-            raise _RequestRefused("overloaded")
         try:
+            await asyncio.wait([waited], timeout=self._wait_seconds)
+            # A request that a thread has begun cannot be cancelled.
+            if not waited.done() and job.cancel():
+                raise _RequestRefused("overloaded")
             return await waited
         finally:
+            self._present -= 1
             # An answer may be large.
             self._forget_begun()
+
+    @property
+    def are_busy(self) -> bool:
+        """Whether a request would wait."""
+        return self._present >= self._number
+
+    def require_room(self) -> None:
+        """Raise _RequestRefused if too many requests wait."""
+        if not self._has_room():
+            raise _RequestRefused("overloaded")
 
     def _measure(self, work: Callable[[], T]) -> T:
         began = time.monotonic()
@@ -369,6 +400,8 @@ class _Body:
         if not (length.isdigit() if coding is None else length == ""):
             raise _RequestRefused("malformed-body")
         self.has_rest = True
+        # Refuse before work is done for it.
+        self.gateway.threads_for(environ["PATH_INFO"]).require_room()
         limit = self.gateway.limit_body(environ)
         if not isinstance(limit, BodyLimit):
             limit = await self.gateway.threads.run(limit)
