@@ -414,13 +414,12 @@ class ApiKeyAdmin(BackofficeAdmin):
         return key.last_used_at
 
     def get_form(self, request, obj=None, change=False, **kwargs):
-        if not change:
-            kwargs["form"] = forms.ApiKeyForm
+        kwargs["form"] = forms.NetworksForm if change else forms.ApiKeyForm
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fields(self, request, obj=None):
-        new = ["workspace", "environment", "name", "scopes", "expires_at"]
-        return ["name", *self.limits, *self.history] if obj else new
+        new = ["workspace", "environment", "name", "scopes", "expires_at", "networks"]
+        return ["name", "networks", *self.limits, *self.history] if obj else new
 
     def get_readonly_fields(self, request, obj=None):
         return self.history if obj else []

@@ -17,6 +17,7 @@ from verification.backoffice.widgets import Facts, FactsForm, ReasonForm
 from verification.db.ids import uuid7
 from verification.values.clock import now
 from verification.values.local_time import format_nairobi
+from verification.values.networks import WrongNetwork, read_networks
 from workspaces import keys, staff_entries
 from workspaces.create import create_workspace
 from workspaces.ledger import InsufficientBalance
@@ -59,7 +60,17 @@ class WorkspaceForm(forms.ModelForm):
         pass
 
 
-class ApiKeyForm(forms.ModelForm):
+class NetworksForm(forms.ModelForm):
+    """The fields of an API key that staff may change, with its networks."""
+
+    def clean_networks(self) -> list[str]:
+        try:
+            return read_networks(self.cleaned_data["networks"])
+        except WrongNetwork as e:
+            raise ValidationError(str(e)) from None
+
+
+class ApiKeyForm(NetworksForm):
     scopes = forms.MultipleChoiceField(
         choices=Scope.choices,
         initial=default_scopes,
@@ -68,7 +79,7 @@ class ApiKeyForm(forms.ModelForm):
 
     class Meta:
         model = ApiKey
-        fields = ["workspace", "environment", "name", "expires_at"]
+        fields = ["workspace", "environment", "name", "expires_at", "networks"]
 
     # The key itself; `save` sets it, and nothing else has it.
     text = ""

@@ -11,7 +11,7 @@ import hmac
 import re
 import secrets
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from string import ascii_lowercase, ascii_uppercase, digits
@@ -57,12 +57,14 @@ def issue(
     name: str,
     scopes: Iterable[str] | None = None,
     expires_at: datetime | None = None,
+    networks: Sequence[str] = (),
     made_by: int | None = None,
     force: bool = False,
 ) -> tuple[ApiKey, str]:
     """Create a key, and return it with its text, which is stored nowhere.
 
-    `made_by` is the user id of the member who makes it, if a member does.
+    `networks` are as `read_networks` returns them. `made_by` is the user id of the
+    member who makes it, if a member does.
 
     Raises ValueError for an unknown environment or scope. Raises NotApproved for a
     production key of an unapproved workspace; `force` allows it.
@@ -82,6 +84,7 @@ def issue(
         first_characters=text[:12],
         last_characters=text[-4:],
         expires_at=expires_at,
+        networks=list(networks),
         made_by_user=made_by,
     )
     return key, text
@@ -148,6 +151,15 @@ def address_hash(workspace_id: UUID, address: str) -> bytes:
     return keyed_hash("client address", workspace_id, address)
 
 
+def set_networks(key: ApiKey, networks: Sequence[str]) -> bool:
+    """Let the key work from these networks alone. Returns False if it does already.
+
+    `networks` are as `read_networks` returns them; with none, it works from everywhere.
+    """
+    others = ApiKey.objects.filter(pk=key.pk).exclude(networks=list(networks))
+    return bool(others.update(networks=list(networks)))
+
+
 def revoke(key: ApiKey, at: datetime | None = None) -> bool:
     """End the key now or `at` a later time. Returns False if it ends sooner anyway.
 
@@ -164,7 +176,7 @@ def revoke(key: ApiKey, at: datetime | None = None) -> bool:
 def rotate(
     key: ApiKey, *, old_ends_at: datetime | None = None, made_by: int | None = None
 ) -> tuple[ApiKey, str]:
-    """Issue a successor with the same permissions, and set the end of the old key.
+    """Issue a successor with the same rights, and set the end of the old key.
 
     The successor of a key with an expiry lives as long as that key. Raises KeyHasEnded.
     """
@@ -177,6 +189,7 @@ def rotate(
         name=key.name,
         scopes=key.scopes,
         expires_at=now() + lifetime if lifetime else None,
+        networks=key.networks,
         made_by=made_by,
         # The old key had the approval.
         force=True,

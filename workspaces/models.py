@@ -21,6 +21,7 @@ from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.values import clock
 from verification.values.formats import one_line
+from verification.values.networks import MAX_LENGTH, MAX_NETWORKS
 
 
 class Environment(models.TextChoices):
@@ -593,6 +594,14 @@ class ApiKey(models.Model):
     # The user id of the member who made it or rotated its predecessor. Null if staff or
     # a command made it, and for keys of earlier versions.
     made_by_user = models.BigIntegerField(null=True, editable=False)
+    # It works from these alone; from everywhere if there are none.
+    networks = ArrayField(
+        models.CharField(max_length=MAX_LENGTH),
+        size=MAX_NETWORKS,
+        blank=True,
+        default=list,
+        db_default=[],
+    )
     creates_per_minute = models.PositiveIntegerField(default=600)
     requests_per_minute = models.PositiveIntegerField(default=3000)
     created_at = models.DateTimeField(default=now, editable=False)

@@ -21,6 +21,7 @@ from tests.accounts.visitor import (
 )
 from tests.world import staff as world_staff
 from tests.world.members import PASSWORD
+from tests.world.staff import superuser as superuser
 from verification.accounts.adapters import SecondFactorAdapter
 from verification.accounts.forms import use_code
 from verification.backoffice.models import AuditEvent
@@ -50,6 +51,18 @@ def test_login_of_the_admin_redirects_to_ours(db, method):
     answer = getattr(Client(), method)(f"{ADMIN}login/?next=//evil.test/")
 
     assert answer["Location"] == "/accounts/login/?next=%2Fadmin%2F"
+
+
+def test_admin_opens_from_its_networks_alone(superuser, settings):
+    settings.ADMIN_NETWORKS = ["192.0.2.0/24"]
+
+    assert superuser.get("/admin/", REMOTE_ADDR="192.0.2.7").status_code == 200
+    for path in ("/admin/", "/admin/login/", "/admin/reports/report/"):
+        refused = superuser.get(path, REMOTE_ADDR="198.51.100.7")
+        assert refused.status_code == 403
+        assert "198.51.100.7" in refused.content.decode()
+        assert "192.0.2" not in refused.content.decode()
+    assert superuser.get("/livez", REMOTE_ADDR="198.51.100.7").status_code == 200
 
 
 def test_members_do_not_find_the_admin(db):

@@ -204,6 +204,27 @@ def test_forwarded_address_counts_only_from_a_trusted_proxy(
     assert guess("203.0.113.9, 198.51.100.3, 10.0.0.1") == 401
 
 
+def test_request_from_another_network_is_refused_with_its_address(
+    client: Client, settings: Any
+) -> None:
+    settings.TRUSTED_PROXIES = ["127.0.0.1"]
+    _, text = new_key()
+    ApiKey.objects.update(networks=["192.0.2.0/24", "2001:db8::/32"])
+
+    def answer(address: str) -> Any:
+        return ask(client, f"Bearer {text}", **{"X-Forwarded-For": address})
+
+    for address in ("192.0.2.255", "::ffff:192.0.2.1", "2001:db8::1"):
+        assert answer(address).status_code == 200, address
+    for address in ("192.0.3.0", "2001:db9::1", "nonsense"):
+        refused = answer(address)
+        assert outcome(refused)[:2] == (403, "network-not-allowed")
+        shown = refused.json()["detail"]
+        # The proxy passes on what it cannot read, so the address is its own.
+        assert (address if address != "nonsense" else "127.0.0.1") in shown
+        assert "192.0.2" not in shown
+
+
 def test_use_of_a_key_is_recorded_at_most_once_a_minute(
     client: Client, django_assert_num_queries: Any
 ) -> None:

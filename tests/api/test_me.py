@@ -19,7 +19,12 @@ def test_me_tells_what_the_key_may_do(api: Api):
     assert key.get("/me").json() == {
         "workspace": {"id": str(api.workspace.pk), "name": "Acacia Lenders"},
         "environment": "sandbox",
-        "key": {"id": str(key.key.pk), "name": "tests", "expiresAt": None},
+        "key": {
+            "id": str(key.key.pk),
+            "name": "tests",
+            "expiresAt": None,
+            "networks": [],
+        },
         "scopes": scopes,
         "limits": {
             "requestsPerMinute": 3000,

@@ -13,6 +13,7 @@ CATALOGUE = Path(settings.BASE_DIR, "verification/api/locale/sw/LC_MESSAGES/djan
 PAGES = [
     "landing",
     "403",
+    "403_network",
     "404",
     "500",
     "503",

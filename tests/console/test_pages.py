@@ -127,6 +127,23 @@ def test_invalid_key_form_creates_no_key(owner, wrong):
     assert not ApiKey.objects.filter(name="Loans").exists()
 
 
+@pytest.mark.parametrize("is_production", [False, True])
+def test_key_works_from_the_networks_that_a_member_names(
+    owner, api, live_api, is_production
+):
+    used = live_api if is_production else api
+    environment = "production" if is_production else "sandbox"
+    for typed, status in [
+        ("198.51.100.7\n::ffff:127.0.0.0/104", 200),
+        ("198.51.100.7", 403),
+        ("0.0.0.0/0", 403),
+        ("", 200),
+    ]:
+        fields = {"networks": typed}
+        owner.post("keys-networks", fields, environment, key=used.key.pk)
+        assert used.get("/me").status_code == status, typed
+
+
 @pytest.mark.parametrize("is_live", [False, True])
 def test_production_keys_are_not_made_in_the_console(owner, is_live):
     if is_live:

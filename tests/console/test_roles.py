@@ -26,6 +26,7 @@ TABLE = {
     "dashboard": (ALL, None),
     "keys": (ADMINISTRATION, None),
     "keys-create": (MANAGERS, MANAGERS),
+    "keys-networks": (MANAGERS, MANAGERS),
     "keys-rotate": (MANAGERS, MANAGERS),
     "keys-revoke": (MANAGERS, MANAGERS),
     "exports": (ALL, ALL),
@@ -245,6 +246,7 @@ def test_rows_of_another_workspace_are_not_found_in_ones_own(rows, stranger):
 
 def test_rows_of_the_sandbox_are_not_found_in_production(rows, owner):
     for name in (
+        "keys-networks",
         "keys-rotate",
         "reports-detail",
         "webhooks-delivery",

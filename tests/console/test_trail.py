@@ -66,12 +66,15 @@ def test_personal_data_that_members_open_is_recorded_and_lists_are_not(owner, ap
 
 def test_actions_on_keys_are_recorded(owner, api):
     owner.post("keys-create", KEY)
+    for _ in range(2):
+        owner.post("keys-networks", {"networks": "192.0.2.1"}, key=api.key.pk)
     owner.post("keys-rotate", {"ends": "0"}, key=api.key.pk)
     for _ in range(2):
         owner.post("keys-revoke", key=owner.workspace.api_keys.latest("id").pk)
 
     assert actions() == [
         "api-key.created",
+        "api-key.changed",
         "api-key.rotated",
         "api-key.created",
         "api-key.revoked",

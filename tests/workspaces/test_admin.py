@@ -137,6 +137,7 @@ def test_limits_but_not_scopes_of_a_key_can_be_edited(api, superuser):
         "name": "faster",
         "creates_per_minute": "9",
         "requests_per_minute": "90",
+        "networks": "198.51.100.7,2001:db8::/32",
         "scopes": ["reports:read"],
         "environment": "production",
     }
@@ -144,6 +145,7 @@ def test_limits_but_not_scopes_of_a_key_can_be_edited(api, superuser):
 
     found = keys.find(api.text)
     assert (found.name, found.creates_per_minute) == ("faster", 9)
+    assert found.networks == ["198.51.100.7/32", "2001:db8::/32"]
     assert len(found.scopes) == 5
     assert found.environment == "sandbox"
 

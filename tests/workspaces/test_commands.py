@@ -101,10 +101,12 @@ def test_key_may_have_fewer_scopes_and_a_name(workspace):
     run(
         *("create_key", workspace.pk, "--environment", "sandbox"),
         *("--scopes", "reports:read, monitoring:read", "--name", "Warehouse"),
+        *("--networks", "192.0.2.0/24, 2001:db8::7"),
     )
 
     key = ApiKey.objects.get()
     assert (key.name, key.scopes) == ("Warehouse", ["reports:read", "monitoring:read"])
+    assert key.networks == ["192.0.2.0/24", "2001:db8::7/128"]
 
 
 def test_production_key_needs_approval_or_force(workspace):
@@ -126,6 +128,7 @@ def test_production_key_needs_approval_or_force(workspace):
             ["--environment", "sandbox", "--scopes", "reports:read,reports:read"],
             "twice",
         ),
+        (["--environment", "sandbox", "--networks", ""], "'' is no address"),
         (["--environment", "sandbox", "--name", ""], "must not be empty"),
         (["--environment", "sandbox", "--name", "n" * 101], "at most 100"),
     ],

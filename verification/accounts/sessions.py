@@ -28,9 +28,13 @@ from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
 from verification.accounts import lockout
 from verification.accounts.models import Session
+from verification.backoffice import audit
 from verification.db.encryption import UnknownKey, keyed_hash, seal, unseal
 from verification.jobs.queue import job
 from verification.values.clock import now
+from verification.values.networks import is_within
+from verification.web import pages
+from verification.web.request import client_address
 
 BEGAN, SEEN = "session.began", "session.seen"
 ADDRESS, BROWSER = "session.address", "session.browser"
@@ -231,6 +235,10 @@ def _has_proved_factor(request: HttpRequest) -> bool:
 
 def refuse_admin(request: HttpRequest) -> HttpResponse | None:
     """Answer a request for the admin, or None for staff with a proven second factor."""
+    address = client_address(request)
+    if not is_within(address, settings.ADMIN_NETWORKS):
+        audit.write_security_log("admin-network", "refused", request)
+        return pages.wrong_network(request, address)
     match = request.resolver_match
     name = match.url_name if match else None
     if name == "login":

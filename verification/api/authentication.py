@@ -16,6 +16,7 @@ from verification.backoffice import audit
 from verification.checks.packages import Packages
 from verification.payments.alerts import count_refused_access
 from verification.reports.request import MAX_CHECKS, MAX_REPORTS
+from verification.values.networks import is_within
 from verification.web.request import (
     API_HEADERS,
     API_KEY,
@@ -50,6 +51,7 @@ class ApiKeyBearer(BaseAuthentication):
         try:
             if _is_wrong_host(request, key):
                 raise Problem("wrong-environment", headers=INVALID_TOKEN)
+            _check_network(request, key)
             if key.workspace.is_suspended:
                 raise Problem("workspace-suspended")
         except Problem:
@@ -79,6 +81,19 @@ def _is_wrong_host(request: HttpRequest, key: ApiKey) -> bool:
     here = request.get_host().lower()
     names = {here, here.rpartition(":")[0]}
     return bool(other) and other.lower() in names and own.lower() not in names
+
+
+def _check_network(request: HttpRequest, key: ApiKey) -> None:
+    address = client_address(request)
+    if is_within(address, key.networks):
+        return
+    # Somebody may have stolen the key.
+    audit.write_security_log("api-key-network", "refused", request, key_id=str(key.pk))
+    raise Problem(
+        "network-not-allowed",
+        f"The request came from {address or 'no address'}, where this API key does "
+        "not work.",
+    )
 
 
 def _count_failure(request: HttpRequest) -> None:

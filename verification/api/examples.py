@@ -543,6 +543,7 @@ ME: dict[str, Any] = {
         "id": "019a5b2b-22bb-7e13-9d2c-6b5f4e3d2c1b",
         "name": "Server",
         "expiresAt": None,
+        "networks": ["192.0.2.0/24"],
     },
     "scopes": ["reports:create", "reports:read"],
     "limits": {

@@ -27,6 +27,8 @@ class MyKey(Shape):
     id: UUID
     name: str
     expires_at: Timestamp | None
+    networks: list[str]
+    """Where it works; everywhere if there are none."""
 
 
 class Limits(Shape):

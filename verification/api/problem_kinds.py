@@ -83,6 +83,15 @@ _PROBLEM_KINDS = [
         "Use a key with the scope that the problem names, or make one.",
     ),
     ProblemKind(
+        "network-not-allowed",
+        403,
+        "The API key does not work from this address",
+        "The API key names the networks that it works from, and the request came from "
+        "elsewhere. The detail has the address that the service saw.",
+        "Send the request from a machine in these networks, or change them under Keys "
+        "in the console. If the request is not yours, revoke the key.",
+    ),
+    ProblemKind(
         "workspace-suspended",
         403,
         "The workspace is suspended",

@@ -216,6 +216,7 @@ KEY_CODES = (
     "authentication-required",
     "invalid-api-key",
     "wrong-environment",
+    "network-not-allowed",
     "workspace-suspended",
     "rate-limited",
 )

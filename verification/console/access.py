@@ -43,6 +43,7 @@ from verification.console.sandbox_pages import with_messages
 from verification.console.words import WORDS, Topic
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
+from verification.values.networks import WrongNetwork, read_networks
 from workspaces import keys, members
 from workspaces.members import Permission
 from workspaces.models import (
@@ -52,6 +53,34 @@ from workspaces.models import (
     Role,
     default_scopes,
 )
+
+
+class NetworksField(forms.CharField):
+    """Networks, one on each line or with commas between."""
+
+    widget = forms.Textarea(attrs={"rows": 3})
+    errors = {
+        "unreadable": _("%(text)s is no network, such as 192.0.2.0/24 or 2001:db8::7"),
+        "host-bits": _("Write %(meant)s for the network, or the address alone"),
+        "everywhere": _("Leave this empty for a key that works from everywhere"),
+        "too-many": _("A key has at most 20 networks"),
+    }
+
+    def __init__(self) -> None:
+        super().__init__(
+            label=_("Networks that it works from"),
+            required=False,
+            max_length=2000,
+            help_text=_("Such as 192.0.2.0/24, one a line; empty means everywhere"),
+        )
+
+    def clean(self, value: Any) -> list[str]:
+        typed = super().clean(value).replace(",", " ").split()
+        try:
+            return read_networks(typed)
+        except WrongNetwork as e:
+            shown = {"text": e.text, "meant": e.meant}
+            raise forms.ValidationError(self.errors[e.code], params=shown) from None
 
 
 class KeyForm(forms.Form):
@@ -74,6 +103,7 @@ class KeyForm(forms.Form):
         label=_("Last day"),
         help_text=_("Without one it works until you revoke it"),
     )
+    networks = NetworksField()
 
     def clean_expires(self) -> date | None:
         day: date | None = self.cleaned_data["expires"]
@@ -85,6 +115,10 @@ class KeyForm(forms.Form):
     def expires_at(self) -> datetime | None:
         day = self.cleaned_data["expires"]
         return datetime.combine(day, time.max, NAIROBI) if day else None
+
+
+class NetworksForm(forms.Form):
+    networks = NetworksField()
 
 
 class RotationForm(forms.Form):
@@ -146,6 +180,7 @@ def create_key(place: Place) -> HttpResponse:
             name=form.cleaned_data["name"],
             scopes=form.cleaned_data["scopes"],
             expires_at=form.expires_at,
+            networks=form.cleaned_data["networks"],
             made_by=place.member.user_id,
         )
         place.record("api-key.created", key)
@@ -165,6 +200,20 @@ def rotate_key(place: Place, key: UUID) -> HttpResponse:
         place.record("api-key.rotated", found)
         place.record("api-key.created", successor)
     return _show_key(place, successor, text)
+
+
+@member_required(Permission.MANAGE_KEYS)
+def set_networks(place: Place, key: UUID) -> HttpResponse:
+    """Show the networks that a key works from; a POST changes them."""
+    found = ApiKey.objects.get(pk=key, **place.lookups)
+    initial = {"networks": "\n".join(found.networks)}
+    form = NetworksForm(place.posted, initial=initial)
+    if not form.is_valid():
+        return place.render("keys/networks", {"form": form, "key": found})
+    with transaction.atomic():
+        if keys.set_networks(found, form.cleaned_data["networks"]):
+            place.record("api-key.changed", found, "networks")
+    return place.to("keys", success=_("The networks of the key are changed."))
 
 
 @member_required(Permission.MANAGE_KEYS)

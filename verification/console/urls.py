@@ -228,6 +228,7 @@ PAGES: Addresses = [
     path("", home.dashboard, name="dashboard"),
     path("keys/", access.list_keys, name="keys"),
     path("keys/new", access.create_key, name="keys-create"),
+    path("keys/<uuid:key>/networks", access.set_networks, name="keys-networks"),
     path("keys/<uuid:key>/rotate", access.rotate_key, name="keys-rotate"),
     path("keys/<uuid:key>/revoke", access.revoke_key, name="keys-revoke"),
     path("exports/", exports.overview, name="exports"),

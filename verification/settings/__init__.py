@@ -21,6 +21,7 @@ from verification.db import embedded
 from verification.extras import missing_extra
 from verification.settings.accounts import *  # noqa: F403
 from verification.settings.connections import (
+    admin_networks,
     certificates_file,
     count_processors,
     database_settings,
@@ -99,6 +100,8 @@ ALLOWED_HOSTS = env.list(
 FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE", 60)
 # Addresses of proxies whose X-Forwarded-For is trusted.
 TRUSTED_PROXIES = proxy_addresses(env.list("TRUSTED_PROXIES", []))
+# Networks that the admin opens from; from everywhere if there are none.
+ADMIN_NETWORKS = admin_networks(env.list("ADMIN_NETWORKS", []))
 
 # The admin takes 13 MB and half a second, so job processes do not load it. The web
 # server that `run` forks loads it with the URLs.

@@ -18,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from verification.extras import missing_extra
 from verification.outbound.proxy import Proxy
 from verification.settings.secrets import is_deployment_check, optional_secret
+from verification.values.networks import WrongNetwork, read_networks
 
 # A connection whose other end has vanished is noticed within about ten seconds.
 KEEPALIVE = {
@@ -230,6 +231,14 @@ def proxy_addresses(entries: list[str]) -> list[str]:
                 "as 10.0.0.5 or 10.0.0.0/24."
             ) from None
     return entries
+
+
+def admin_networks(entries: list[str]) -> list[str]:
+    """Return the entries of ADMIN_NETWORKS. Raises ImproperlyConfigured."""
+    try:
+        return read_networks(entries)
+    except WrongNetwork as e:
+        raise ImproperlyConfigured(f"ADMIN_NETWORKS: {e}") from None
 
 
 def outbound_proxy() -> Proxy | None:

@@ -21,6 +21,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from verification.values.clock import now
+from verification.values.networks import Address
 from verification.web.request import current_request_id
 
 View = Callable[..., HttpResponse]
@@ -151,6 +152,12 @@ def bad_request(
 @private_page
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     return _render_error("403", 403)
+
+
+@private_page
+def wrong_network(request: HttpRequest, address: Address | None) -> HttpResponse:
+    """Refuse a page of the admin to a visitor from outside of ADMIN_NETWORKS."""
+    return _render_error("403_network", 403, address=address or "?")
 
 
 @private_page

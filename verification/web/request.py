@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 
 from django.conf import settings
 from django.http import HttpRequest
 
-Address = IPv4Address | IPv6Address
+from verification.values.networks import Address
 
 USER_AGENT_LENGTH = 500
 # The keys in META under which the middlewares find the API key of a request, even one

@@ -7,6 +7,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from django.core.validators import validate_email
 
+from verification.values.networks import WrongNetwork, read_networks
 from workspaces.models import Scope, Workspace
 
 LARGEST_AMOUNT = Decimal("999999999999.99")
@@ -45,6 +46,13 @@ def parse_scopes(text: str) -> list[str]:
     if len(set(named)) < len(named):
         raise CommandError("A scope is named twice.")
     return named
+
+
+def parse_networks(text: str) -> list[str]:
+    try:
+        return read_networks(text.split(","))
+    except WrongNetwork as e:
+        raise CommandError(str(e)) from None
 
 
 def parse_amount(text: str) -> Decimal:

@@ -21,19 +21,25 @@ class Command(BaseCommand):
         )
         parser.add_argument("--name", default="Made by an operator")
         parser.add_argument(
+            "--networks",
+            metavar="A,B",
+            help="where the key works, such as 192.0.2.0/24; everywhere by default",
+        )
+        parser.add_argument(
             "--force",
             action="store_true",
             help="make a production key though the workspace is not approved",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        scopes = options["scopes"]
+        scopes, networks = options["scopes"], options["networks"]
         try:
             key, text = keys.issue(
                 arguments.parse_workspace(options["workspace"]),
                 environment=options["environment"],
                 name=arguments.parse_name(options["name"], longest=100),
                 scopes=None if scopes is None else arguments.parse_scopes(scopes),
+                networks=[] if networks is None else arguments.parse_networks(networks),
                 force=options["force"],
             )
         except keys.NotApproved as e:
