@@ -97,7 +97,7 @@ def test_production_commands_order_what_has_a_source(
         run(command, **typed)
     asked = CheckResult.objects.values_list("definition__name", flat=True)
     assert list(asked) == ordered
-    assert ("no source yet" in page) is not bool(ordered)
+    assert ("has a source here yet" in page) is not bool(ordered)
 
 
 def test_production_before_approval_shows_no_commands(owner: ConsoleVisitor, api: Api):

@@ -11,7 +11,7 @@ NEW = {"name": "ours", "display_name": "Our loans", "checks": LOAN}
 def test_checks_of_a_package_say_about_whom_they_are(owner):
     html = owner.page("settings-packages-create")
 
-    assert "KRA PIN · KES 50.00 · A person, A company" in html
+    assert 'KRA PIN<span class="hint">Person, Company</span>' in html
     assert "INDIVIDUAL" not in html
 
 

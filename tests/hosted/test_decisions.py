@@ -350,7 +350,7 @@ def test_withdrawal_before_any_check_says_so(ask, draft):
     visitor.post("withdraw")
 
     html = visitor.text()
-    assert check_states(html) == {False: ["Not made"] * 3}
+    assert check_states(html) == {False: ["Not done"] * 3}
     page = visible_text(html)
     assert "Acacia Lenders sees that you withdrew. No check was made." in page
     assert "No check was made." in pdf_text(visitor.get("receipt.pdf").content)
@@ -359,7 +359,7 @@ def test_withdrawal_before_any_check_says_so(ask, draft):
 @pytest.mark.parametrize(
     ("language", "made", "waits", "not_made"),
     [
-        ("en", "Made", "Waiting", "Not made"),
+        ("en", "Done", "Waiting", "Not done"),
         ("sw", "Umefanywa", "Unasubiri", "Haukufanywa"),
     ],
 )

@@ -375,7 +375,14 @@ def reports(api: Api) -> Iterator[tuple[str, str]]:
     many = {**person(**EVERYTHING), "checksRequested": PERSONAL_CHECKS}
     made = api.create(many)["id"]
     api.work()
-    flags = ["DECEASED", "NAME_MISMATCH", "DOB_MISMATCH"]
+    flags = [
+        {"code": code, "severity": severity, "message": f"{code} at the source"}
+        for code, severity in (
+            ("DECEASED", "HIGH"),
+            ("NAME_MISMATCH", "MEDIUM"),
+            ("DOB_MISMATCH", "LOW"),
+        )
+    ]
     for result in CheckResult.objects.filter(report=made, finding__isnull=False):
         result.finding = {**result.finding, "flags": flags * 3 + flags[:1]}
         result.save()

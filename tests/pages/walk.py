@@ -201,6 +201,8 @@ class Walk:
             if not self.page.url.startswith(self.root + path):
                 self.fault(f"leads to {self.page.url}")
             assert answer
+            if answer.status == 500 and not path.startswith("/errors/"):
+                self.fault("fails")
             if answer.headers.get("content-language", "") != language:
                 self.fault(f"is not in {language}")
             act(self.page)

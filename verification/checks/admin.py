@@ -113,6 +113,11 @@ class CheckDefinitionAdmin(BackofficeAdmin):
         return False
 
 
+def _label(check: CheckDefinition) -> str:
+    kinds = ", ".join(check.subject_types)
+    return f"{check.display_name} · {check.currency} {check.price:,.2f} · {kinds}"
+
+
 class PackageForm(forms.ModelForm):
     """A package of the operator. Its name is typed once, and stays."""
 
@@ -135,7 +140,7 @@ class PackageForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         checks: Any = self.fields["checks"]
         is_new = self.instance._state.adding
-        checks.choices = check_choices(None if is_new else self.instance)
+        checks.choices = check_choices(None if is_new else self.instance, _label)
 
     def clean(self):
         cleaned = super().clean() or {}

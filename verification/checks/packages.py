@@ -7,8 +7,8 @@ console.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Protocol
 from uuid import UUID
 
 from django.db import IntegrityError, models, transaction
@@ -202,19 +202,13 @@ def _checks_fault(checks: list[str], kept: Collection[str]) -> PackageFault | No
 
 
 def check_choices(
-    package: CheckPackage | None, kinds: Mapping[str, object] | None = None
-) -> list[tuple[str, str]]:
-    """Return (name, label) of the checks that a form offers: first the package's.
-
-    `kinds` are words for the types of subjects.
-    """
+    package: CheckPackage | None, label: Callable[[CheckDefinition], Any]
+) -> list[tuple[str, Any]]:
+    """Return (name, label) of the checks that a form offers: first the package's."""
     definitions = {d.name: d for d in CheckDefinition.objects.all()}
     own = package.checks if package else []
     offered = (name for name, definition in definitions.items() if definition.active)
-    labels = {
-        name: f"{d.display_name} · {d.currency} {d.price:,.2f} · "
-        f"{', '.join(str((kinds or {}).get(kind, kind)) for kind in d.subject_types)}"
-        for name, d in definitions.items()
-    }
-    names = dict.fromkeys([*own, *offered])
-    return [(name, labels.get(name, name)) for name in names]
+    return [
+        (name, label(definitions[name]) if name in definitions else name)
+        for name in dict.fromkeys([*own, *offered])
+    ]

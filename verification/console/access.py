@@ -16,7 +16,6 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.text import format_lazy
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
@@ -34,6 +33,7 @@ from verification.console.base import (
 from verification.console.fields import (
     REQUIRED_ERROR,
     ChoicesForm,
+    Option,
     date_field,
     email_field,
     text_field,
@@ -92,8 +92,7 @@ class KeyForm(forms.Form):
     scopes = forms.MultipleChoiceField(
         label=_("What it may do"),
         choices=[
-            (code, format_lazy("{}: {}", word, code))
-            for code, word in WORDS[Topic.SCOPE].items()
+            (code, Option(word, code)) for code, word in WORDS[Topic.SCOPE].items()
         ],
         initial=default_scopes,
         widget=forms.CheckboxSelectMultiple,

@@ -67,7 +67,7 @@ class BrandForm(forms.Form):
         max_length=3000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "maxlength": 3000}),
-        help_text=_("One a line, such as apply.example.com; exactly these, at most 10"),
+        help_text=_("One per line, such as apply.example.com; at most 10"),
     )
     return_url = text_field(
         _("Return address"),

@@ -206,7 +206,9 @@ class NewReasonForm(forms.Form):
         f"^{CODE_PATTERN}$",
         label=_("Code"),
         max_length=40,
-        help_text=_("Capital letters, digits and _, such as RENT_IN_ARREARS. It stays"),
+        help_text=_(
+            "Capital letters, digits and _, such as RENT_IN_ARREARS. It never changes"
+        ),
         error_messages={
             **REQUIRED_ERROR,
             "invalid": _("Enter 2 to 40 capital letters, digits and _"),
@@ -215,7 +217,7 @@ class NewReasonForm(forms.Form):
     text = text_field(
         _("Text in English"),
         MAX_TEXT_LENGTH,
-        help_text=_("The subject reads it, and so do readers of the PDF"),
+        help_text=_("The subject and readers of the PDF see it"),
     )
     text_sw = text_field(_("Text in Kiswahili"), MAX_TEXT_LENGTH)
     from_bureau = bureau_field()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -28,6 +29,18 @@ ALL_CHOICE = [("", _("All"))]
 
 
 Choices = Iterable[tuple[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A choice, with what it means and what it costs beside its name."""
+
+    name: Any
+    hint: Any = ""
+    price: str = ""
+
+    def __str__(self) -> str:
+        return str(self.name)
 
 
 class ChoicesForm(forms.Form):

@@ -53,7 +53,7 @@ NAMES: dict[str, Any] = {
     MemberMessage.REPORT_FAILED: _("Reports with failed checks"),
     MemberMessage.DECISION_WAITING: _("Decisions that wait for you"),
     MemberMessage.HAND_OVER: _("Notices to deliver"),
-    MemberMessage.ALERT: _("Alerts of monitoring"),
+    MemberMessage.ALERT: _("Monitoring alerts"),
     MemberMessage.RULES_PAUSED: _("Monitoring rules that are paused"),
     MemberMessage.LOW_BALANCE: _("A low balance"),
     MemberMessage.WEBHOOK: _("Webhooks that fail or are disabled"),

@@ -32,6 +32,7 @@ from verification.console.fields import (
     Choices,
     ChoicesForm,
     LongSelect,
+    Option,
 )
 from verification.console.orders import (
     METHODS,
@@ -116,18 +117,6 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "NUMBER": {"inputmode": "decimal"},
     "NOTE": {"rows": 2},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A choice, with what it means and what it costs beside its name."""
-
-    name: Any
-    hint: Any = ""
-    price: str = ""
-
-    def __str__(self) -> str:
-        return str(self.name)
 
 
 class ChoiceForm(ChoicesForm):

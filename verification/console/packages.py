@@ -10,7 +10,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
-from verification.checks.models import CheckPackage
+from verification.checks.models import CheckDefinition, CheckPackage
 from verification.checks.packages import (
     InvalidPackage,
     check_choices,
@@ -23,9 +23,10 @@ from verification.console.fields import (
     REQUIRED_ERROR,
     ChoicesForm,
     OneLineField,
+    Option,
     text_field,
 )
-from verification.console.words import WORDS, Topic
+from verification.reports.models import SubjectType
 from verification.reports.pricing import price_of_package
 from verification.reports.request import Catalogue, catalogue
 from verification.values.shapes import CURRENCY
@@ -60,7 +61,16 @@ class NewPackageForm(PackageForm):
     field_order = ("name", "display_name", "checks")
 
 
-KINDS = WORDS[Topic.SUBJECT]
+KINDS: dict[str, Text] = {
+    SubjectType.INDIVIDUAL: _("Person"),
+    SubjectType.COMPANY: _("Company"),
+}
+
+
+def _option(check: CheckDefinition) -> Option:
+    """Return the check with its subjects and its price."""
+    kinds = ", ".join(str(KINDS[kind]) for kind in check.subject_types)
+    return Option(check.title, kinds, f"{check.currency} {check.price:,.2f}")
 
 
 @member_required()
@@ -89,7 +99,7 @@ def _package_context(package: CheckPackage, definitions: Catalogue) -> dict[str,
 
 @member_required(Permission.MANAGE_SETTINGS)
 def create(place: Place) -> HttpResponse:
-    choices = {"checks": check_choices(None, KINDS)}
+    choices = {"checks": check_choices(None, _option)}
     form = NewPackageForm(place.posted, choices=choices)
     if form.is_valid():
         try:
@@ -108,7 +118,7 @@ def create(place: Place) -> HttpResponse:
 def edit(place: Place, package: UUID) -> HttpResponse:
     found = place.workspace.packages.get(pk=package)
     initial = {"display_name": found.display_name, "checks": found.checks}
-    choices = {"checks": check_choices(found, KINDS)}
+    choices = {"checks": check_choices(found, _option)}
     form = PackageForm(place.posted, initial=initial, choices=choices)
     if form.is_valid():
         try:

@@ -39,6 +39,20 @@ from verification.values import formats
 from workspaces import sandbox_addresses
 from workspaces.members import Permission
 
+# How a check ends, by the outcome of its test subject
+ENDINGS = {
+    "CLEAR": _("Found, and nothing is wrong."),
+    "NOT_FOUND": _("The source has no such record."),
+    "NAME_MISMATCH": _("Found, under another name."),
+    "ADVERSE": _("Found, with something adverse: deceased, dissolved, a bad loan."),
+    "RECOVERS": _("The source is down for two tries, then everything is clear."),
+    "DOWN": _("The source stays down: the check fails after its last try."),
+    "SLOW": _("The source answers after 20 seconds, and everything is clear."),
+    "CHANGING": _("The result changes with every run, and now and then its risk."),
+    "REFUSED": _("The source refuses the request: the check fails at once."),
+    "FIXTURE_MISSING": _("The sandbox has no answer: the check fails at once."),
+}
+
 
 class SandboxAddressForm(forms.Form):
     """The cleaned `address` is a channel and an address."""
@@ -100,7 +114,11 @@ KINDS = {
 @member_required()
 def list_test_subjects(place: Place) -> HttpResponse:
     _require_sandbox(place)
-    return place.render("sandbox", {"subjects": list(list_reserved_numbers())})
+    subjects = [
+        {**one, "ending": ENDINGS.get(one["outcome"], one["description"])}
+        for one in list_reserved_numbers()
+    ]
+    return place.render("sandbox", {"subjects": subjects})
 
 
 @member_required(Permission.MANAGE_MAILBOX)

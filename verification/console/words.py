@@ -92,7 +92,7 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         ResultStatus.RUNNING: _("Under way"),
         ResultStatus.COMPLETED: pgettext_lazy("check", "Completed"),
         ResultStatus.FAILED: _("Failed"),
-        ResultStatus.CANCELLED: _("Not made"),
+        ResultStatus.CANCELLED: _("Not done"),
     },
     Topic.DECISION: {
         DecisionStatus.APPROVED: _("Approved"),

@@ -46,16 +46,16 @@ REPORT_STATES: dict[str, Any] = {
     ReportStatus.PENDING_CONSENT: gettext_lazy("Waits for your consent"),
     ReportStatus.PENDING_PAYMENT: gettext_lazy("Waits for payment"),
     ReportStatus.RUNNING: gettext_lazy("Under way"),
-    ReportStatus.PARTIAL: gettext_lazy("Made in part"),
+    ReportStatus.PARTIAL: gettext_lazy("Done in part"),
     ReportStatus.READY: gettext_lazy("Complete"),
-    ReportStatus.FAILED: gettext_lazy("Could not be made"),
+    ReportStatus.FAILED: gettext_lazy("Could not be done"),
     ReportStatus.CANCELLED: gettext_lazy("Cancelled"),
 }
 RESULT_STATES: dict[str, Any] = {
     ResultStatus.PENDING: gettext_lazy("Waiting"),
     ResultStatus.RUNNING: gettext_lazy("Under way"),
-    ResultStatus.FAILED: gettext_lazy("Could not be made"),
-    ResultStatus.CANCELLED: gettext_lazy("Not made"),
+    ResultStatus.FAILED: gettext_lazy("Could not be done"),
+    ResultStatus.CANCELLED: gettext_lazy("Not done"),
 }
 CORRECTION_STATES: dict[str, Any] = {
     CorrectionStatus.OPEN: gettext_lazy("Received, not looked into yet"),

@@ -400,7 +400,8 @@ def results_with_same_finding(result: CheckResult) -> QuerySet[CheckResult]:
     """
     origin = result.reused_from_id or result.pk
     same = CheckResult.objects.filter(Q(pk=origin) | Q(reused_from_id=origin))
-    return same.exclude(report=result.report_id).order_by("-id")
+    others = same.exclude(report=result.report_id).order_by("-id")
+    return others.select_related("report")
 
 
 def correctable_details(correction: Correction) -> dict[str, str]:
