@@ -51,17 +51,17 @@ def backup(service: Service, reports: int = 1_000_000) -> Iterator[Figure]:
     """Measure both commands; the restore includes opening values and the audit."""
     use_filled(service, reports)
     folder = service.folder / "backups"
-    with _copy(service, os.environ["DATABASE_URL"]):
+    with copied(service, os.environ["DATABASE_URL"]):
         with service.connect() as db:
             for statement in (FINDINGS, ENTRIES, BALANCES):
                 db.execute(statement)
             db.execute("VACUUM (ANALYZE)")
         _seal_newest()
         try:
-            wrote, said = _manage("backup", str(folder))
+            wrote, said = manage("backup", str(folder))
             made = Path(said.strip())
             size = sum(path.stat().st_size for path in made.rglob("*"))
-            restored, _ = _manage("restore_drill", str(made))
+            restored, _ = manage("restore_drill", str(made))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     print(f"  the backup has {size / 1e6:,.0f} MB")
@@ -70,7 +70,7 @@ def backup(service: Service, reports: int = 1_000_000) -> Iterator[Figure]:
 
 
 @contextmanager
-def _copy(service: Service, url: str) -> Iterator[None]:
+def copied(service: Service, url: str) -> Iterator[None]:
     """Use a copy of the database, because other benches measure the original."""
     original, copy = url.rpartition("/")[2], f"{DATABASE}_backup"
     service.use_own()
@@ -94,12 +94,13 @@ def _seal_newest() -> None:
             result.save(update_fields=["finding"])
 
 
-def _manage(*arguments: str) -> tuple[float, str]:
+def manage(*arguments: str, **environment: str) -> tuple[float, str]:
     """Return the duration of a command in seconds, and its output."""
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "manage.py", *arguments],
         cwd=settings.BASE_DIR,
+        env=os.environ | environment,
         stdout=subprocess.PIPE,
         text=True,
         check=True,

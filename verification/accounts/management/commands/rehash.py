@@ -161,18 +161,23 @@ def _update(
     read: list[str],
     changed: Callable[[tuple[Any, ...]], list[Any]],
 ) -> int:
-    quote = connection.ops.quote_name
+    quote: Callable[[Any], str] = connection.ops.quote_name
     meta = model._meta
-    columns = ", ".join(f"{quote(name)} = %s" for name in written)
-    # Every name in it comes from a model.
-    update = (
-        f"UPDATE {quote(meta.db_table)} SET {columns} "  # noqa: S608
-        f"WHERE {quote(meta.pk.attname)} = %s"
-    )
+    table, pk = quote(meta.db_table), quote(meta.pk.column)
+    fields = [meta.pk, *map(meta.get_field, written)]
+    row = ", ".join(f"%s::{field.db_type(connection)}" for field in fields)
+    columns = ", ".join(f"{quote(name)} = changed.{quote(name)}" for name in written)
+    names = ", ".join(map(quote, ["of_pk", *written]))
     rows = model._base_manager.values_list("pk", *read).iterator(chunk_size=ROWS)
     count = 0
     while some := list(islice(rows, ROWS)):
-        cursor.executemany(update, [[*changed(row), pk] for pk, *row in some])
+        # Every name in it comes from a model.
+        cursor.execute(
+            f"UPDATE {table} SET {columns} "  # noqa: S608
+            f"FROM (VALUES {', '.join([f'({row})'] * len(some))}) AS changed ({names}) "
+            f"WHERE {table}.{pk} = changed.of_pk",
+            [value for pk, *row in some for value in (pk, *changed(row))],
+        )
         count += len(some)
     return count
 
