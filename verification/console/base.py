@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
@@ -85,6 +85,19 @@ def page_number(request: HttpRequest) -> int:
     text = request.GET.get("page", "")
     is_number = text.isascii() and text.isdigit() and len(text) < 8
     return min(int(text), LAST_PAGE) if is_number else 0
+
+
+@cache
+def _path(name: str) -> str:
+    """Return the path of a page without arguments, to be formatted with its place.
+
+    A page leads to two dozen of them.
+    """
+    anywhere = {"workspace": UUID(int=0), "environment": "sandbox"}
+    path = reverse(f"console:{name}", kwargs=anywhere)
+    return path.replace(str(UUID(int=0)), "{workspace}", 1).replace(
+        "sandbox", "{environment}", 1
+    )
 
 
 @dataclass(frozen=True)
@@ -251,7 +264,9 @@ class Place:
             "workspace": self.workspace.pk,
             "environment": environment or self.environment,
         }
-        return reverse(f"console:{name}", kwargs={**place, **arguments})
+        if arguments:
+            return reverse(f"console:{name}", kwargs={**place, **arguments})
+        return _path(name).format(**place)
 
     def to(
         self,

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from functools import partial
+from datetime import UTC, datetime
+from functools import cache, partial
 from itertools import groupby
+from typing import Any
+from uuid import UUID
 
+from django.db import connection
 from django.db.models import IntegerField, QuerySet, Subquery
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -20,8 +24,12 @@ from verification.privacy.models import OPEN_CORRECTIONS, Correction
 from verification.values.clock import now
 from webhooks.models import DeliveryStatus, deliveries_of
 from workspaces.members import ALLOWED, Permission
-from workspaces.models import Client, Environment, Member, Workspace
+from workspaces.models import Account, Client, Environment, Member, Workspace
 
+# These stand for the place and the time in the statement that counts.
+ANY_WORKSPACE = UUID(int=0)
+ANY_ENVIRONMENT = "any"
+ANY_TIME = datetime.max.replace(tzinfo=UTC)
 # Counts stop here, so that a page costs the same however much waits.
 MOST = 99
 
@@ -123,22 +131,42 @@ def count_waiting(client: Client, sections: Collection[str]) -> dict[str, Count]
 
     One statement counts them all.
     """
-    asked = {name: waiting for name, waiting in WAITING.items() if name in sections}
+    asked = tuple(name for name in WAITING if name in sections)
+    names, sql, parameters = _counting(asked)
+    values: dict[Any, Any] = {
+        ANY_WORKSPACE: client.workspace.pk,
+        ANY_ENVIRONMENT: client.environment,
+        ANY_TIME: now(),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [values.get(one, one) for one in parameters])
+        found = dict(zip(names, cursor.fetchone(), strict=True))
+    return {
+        name: WAITING[name].count(found[name], found.get(f"{name}_late", 0))
+        for name in asked
+        if found[name]
+    }
+
+
+@cache
+def _counting(sections: tuple[str, ...]) -> tuple[list[str], str, tuple[Any, ...]]:
+    """Return the names, the statement and the parameters of the counts.
+
+    Each page needs it, and to build it costs more than the rest of the navigation.
+    """
+    client = Client(
+        Workspace(pk=ANY_WORKSPACE), Account(environment=ANY_ENVIRONMENT), actor=""
+    )
     counts: dict[str, FirstRows] = {}
-    for name, waiting in asked.items():
+    for name in sections:
+        waiting = WAITING[name]
         rows = waiting.rows(client)
         counts[name] = FirstRows(rows)
         if waiting.due:
-            counts[f"{name}_late"] = FirstRows(
-                rows.filter(**{f"{waiting.due}__lt": now()})
-            )
-    one = Workspace.objects.filter(pk=client.workspace.pk)
-    found = dict(zip(counts, one.values_list(*counts.values()).get(), strict=True))
-    return {
-        name: waiting.count(found[name], found.get(f"{name}_late", 0))
-        for name, waiting in asked.items()
-        if found[name]
-    }
+            late = rows.filter(**{f"{waiting.due}__lt": ANY_TIME})
+            counts[f"{name}_late"] = FirstRows(late)
+    one = Workspace.objects.filter(pk=ANY_WORKSPACE).values_list(*counts.values())
+    return [*counts], *one.query.sql_with_params()
 
 
 class FirstRows(Subquery):

@@ -58,6 +58,11 @@ def drawings() -> dict[str, SafeString]:
 def icon(context: dict[str, Any], name: str, size: str = "") -> SafeString:
     """Draw an icon that stands beside its word. `{% icons %}` sends its symbol."""
     context["icons"].add(name)
+    return _use(name, size)
+
+
+@cache
+def _use(name: str, size: str) -> SafeString:
     css = f"icon icon-{size}" if size else "icon"
     return format_html(
         '<svg class="{}" aria-hidden="true"><use href="#icon-{}"/></svg>', css, name
@@ -107,6 +112,7 @@ def risk(level: str | None, score: int | None = None) -> SafeString:
 
 
 @register.simple_tag
+@cache
 def meter(level: str | None, score: int | None = None) -> SafeString:
     """Draw the meter of a risk alone, beside its word."""
     if score is None:
