@@ -270,6 +270,39 @@ def change_role(actor: Member, member: Member, role: Role) -> None:
 
 
 @transaction.atomic
+def follow_groups(
+    workspace_id: UUID, user: User, role: Role | None
+) -> tuple[str, Member] | None:
+    """Give the user the role that an identity provider grants; None takes it.
+
+    Returns what happened to the member, or None if nothing did: the last owner stays
+    one, and nobody joins a suspended workspace.
+    """
+    lock_workspace(workspace_id)
+    members = _locked_members().select_related("workspace").filter(user=user)
+    member = members.filter(workspace=workspace_id).first()
+    if member is None:
+        workspace = Workspace.objects.get(pk=workspace_id)
+        if role is None or workspace.is_suspended:
+            return None
+        return "added", Member.objects.create(workspace=workspace, user=user, role=role)
+    if member.role == role:
+        return None
+    try:
+        _require_another_owner(member)
+    except LastOwner:
+        return None
+    if role is None:
+        removed = Member(pk=member.pk, workspace_id=workspace_id)
+        member.delete()
+        return "removed", removed
+    member.role = role
+    member.save(update_fields=["role"])
+    schedule_job(JobName.RELEASE_CASES, member.pk)
+    return "role-changed", member
+
+
+@transaction.atomic
 def remove(actor: Member, member: Member) -> None:
     """Remove a member. Raises NotAllowed and LastOwner."""
     member = _lock_member(member)

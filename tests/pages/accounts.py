@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Group
-from django.test import Client
+from django.test import Client, override_settings
 from django.urls import reverse
 from playwright.sync_api import Page
 
@@ -18,6 +18,7 @@ from tests.accounts.visitor import (
     create_user,
     path_mailed_to,
 )
+from tests.fakes.identity_provider import make_provider
 from tests.pages.examples import Example
 from tests.pages.walk import submit_form
 from tests.world.members import PASSWORD
@@ -112,3 +113,9 @@ def account_pages() -> Iterator[Example]:
     join = path_mailed_to("njeri@office.test", "STAFF_INVITATION")
     yield Example("account_join", Client(), join)
     yield Example("account_join-over", Client(), reverse("account_join", args=["x"]))
+
+    with override_settings(IDENTITY_PROVIDERS={"bank": make_provider()}):
+        # Its form leads on to the provider.
+        yield Example("openid_connect_login", Client(), LOGIN)
+        ended = reverse("openid_connect_callback", args=["bank"])
+        yield Example("openid_connect_callback", Client(), ended)

@@ -27,6 +27,8 @@ UNUSED = {
     "axes_accessattemptexpiration": "the setting for it is off",
     "axes_accessfailurelog": "the setting for it is off",
     "axes_accesslog": "the setting for it is off",
+    "socialaccount_socialapp": "settings name the identity providers",
+    "socialaccount_socialtoken": "no token of an identity provider is stored",
     "django_q_ormq": "jobs have a table of their own",
 }
 

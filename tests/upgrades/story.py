@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group, Permission
 from django.core.management import call_command
 from django.test import Client
@@ -176,6 +177,7 @@ def hire_staff(workspace: Workspace) -> None:
     give_factor(mumbi)
     visitor.log_in(browser, mumbi.email)
     browser.post("/accounts/code/", {"code": "000000"})
+    SocialAccount.objects.create(user=mumbi, provider="bank", uid="a" * 64)
     log_in(browser, wangari)
     account = workspace.accounts.get(environment="production")
     entry = dialog_fields(amount="100", note="Transfer 7")

@@ -10,6 +10,7 @@ from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.utils import passthrough_next_redirect_url
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.mfa.stages import AuthenticateStage
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 from django.contrib import messages
@@ -19,7 +20,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from verification.accounts import lockout
+from verification.accounts import lockout, provider_grants, sessions
 from verification.accounts.sessions import browser_name
 from verification.db.encryption import keyed_hashes
 from verification.db.ids import uuid7
@@ -49,7 +50,17 @@ LINK_KEYS = {
     Kind.ACCOUNT_RESET: "password_reset_url",
 }
 # Removing an unconfirmed address changes nothing that the person relies on.
-SUPPRESSED_MAILS = {"account/email/email_deleted"}
+# A first login by a provider that owns the address takes no access from its reader.
+SUPPRESSED_MAILS = {
+    "account/email/email_deleted",
+    "socialaccount/email/account_connected",
+}
+# allauth's step of the login: ours
+OWN_STAGES = {
+    "allauth.mfa.stages.AuthenticateStage": (
+        "verification.accounts.adapters.SecondFactorStage"
+    )
+}
 # Messages on the next page. allauth's other messages repeat what pages show.
 PAGE_MESSAGES = {
     "account/messages/email_confirmed.txt": _("Your e-mail address is confirmed."),
@@ -141,6 +152,28 @@ class AccountAdapter(DefaultAccountAdapter):
         """Slow guesses down. allauth's limit would lock out the owner, too."""
         lockout.refuse_during_pause(request, str(credentials.get("email") or ""))
 
+    def pre_login(self, request: HttpRequest, user: Any, **login: Any) -> Any:
+        """Refuse a login by other means to people whom a provider logs in."""
+        if answer := super().pre_login(request, user, **login):
+            return answer
+        by_provider = (login["signal_kwargs"] or {}).get("sociallogin")
+        if by_provider is None:
+            if provider := provider_grants.required_provider(user):
+                return provider_grants.refuse(request, provider, "password", user)
+            return None
+        sessions.note_provider(
+            request,
+            user,
+            name=by_provider.provider.name,
+            url=by_provider.logout_url,
+            has_factor=by_provider.claims.has_second_factor,
+        )
+        return None
+
+    def get_login_stages(self) -> list[str]:
+        stages: list[str] = super().get_login_stages()
+        return [OWN_STAGES.get(stage, stage) for stage in stages]
+
     def login(self, request: HttpRequest, user: Any) -> None:
         """Log in. A new browser sends a mail, unless this is the first login."""
         is_new_browser = user.last_login and not lockout.is_known_browser(
@@ -174,6 +207,16 @@ class AccountAdapter(DefaultAccountAdapter):
             return str(context[LINK_KEYS[kind]])
         url = _absolute("account_login")
         return passthrough_next_redirect_url(self.request, url, REDIRECT_FIELD_NAME)
+
+
+class SecondFactorStage(AuthenticateStage):
+    """Ask for the user's second factor, unless the provider has asked for one."""
+
+    def handle(self) -> tuple[Any, bool]:
+        if sessions.has_provider_factor(self.request, self.login.user):
+            return None, True
+        handled: tuple[Any, bool] = super().handle()
+        return handled
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):

@@ -63,7 +63,7 @@ def lock_superusers() -> None:
 def add(email: str, name: str, roles: Iterable[Group], *, by: User) -> Colleague:
     """Create a colleague without a password and send an invitation."""
     user = Colleague(
-        username=_make_username(email), email=email, first_name=name, is_staff=True
+        username=make_username(email), email=email, first_name=name, is_staff=True
     )
     user.set_unusable_password()
     user.save()
@@ -79,6 +79,23 @@ def set_roles(user: User, roles: Iterable[Group]) -> None:
     user.groups.set(chosen)
     user.is_superuser = any(role.name == SUPERUSER for role in chosen)
     user.save(update_fields=["is_superuser"])
+
+
+def follow_groups(user: User, names: Iterable[str]) -> bool:
+    """Set the roles that an identity provider grants. Returns whether they changed.
+
+    Without a role the user is no colleague any more. The caller has locked the user.
+    """
+    roles = list(Group.objects.filter(name__in=list(names)))
+    if user.is_staff == bool(roles) and set(user.groups.all()) == set(roles):
+        return False
+    withdraw_invitation(user)
+    user.is_staff = bool(roles)
+    user.save(update_fields=["is_staff"])
+    if not roles:
+        user.user_permissions.clear()
+    set_roles(user, roles)
+    return True
 
 
 @transaction.atomic
@@ -295,7 +312,7 @@ def require_another_superuser(user: User, *, by: User) -> None:
         raise StaffChangeRefused("This is the last superuser: name another one first.")
 
 
-def _make_username(email: str) -> str:
+def make_username(email: str) -> str:
     """Return the part of the address before the @, with a number if it is taken."""
     part = re.sub(r"[^a-z0-9._-]", "", email.partition("@")[0].lower()) or "staff"
     name, number = part[:MAX_USERNAME_LENGTH], 1

@@ -23,7 +23,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from verification.accounts import lockout
+from verification.accounts import lockout, provider_grants
 from verification.accounts.adapters import notify_account_change
 from verification.accounts.models import unconfirmed_users
 from verification.backoffice import audit
@@ -120,6 +120,13 @@ class SignUpForm(_NewEmail, account.SignupForm):
     )
     field_order = ["name", "email", "password1"]
     labels = {"email": _("E-mail address"), "password1": _("Password")}
+
+    def clean_email(self) -> str:
+        email = super().clean_email()
+        provider = provider_grants.provider_of(email)
+        if provider and not provider.passwords:
+            raise forms.ValidationError(str(provider_grants.REFUSALS["password"]))
+        return email
 
     def try_save(self, request: HttpRequest) -> Any:
         if self.account_already_exists:

@@ -14,7 +14,10 @@ from typing import Any
 
 import orjson
 from allauth.account.adapter import get_adapter
-from allauth.account.internal.flows.login import get_authentication_records
+from allauth.account.internal.flows.login import (
+    get_authentication_records,
+    record_authentication,
+)
 from allauth.mfa.utils import is_mfa_enabled
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
@@ -37,6 +40,10 @@ from verification.web import pages
 from verification.web.request import client_address
 
 BEGAN, SEEN = "session.began", "session.seen"
+# The page of the identity provider that ends the session there, and the provider's name
+PROVIDER_PAGE = "session.provider"
+# The type of a second factor that an identity provider has asked for
+PROVIDER_FACTOR = "provider"
 ADDRESS, BROWSER = "session.address", "session.browser"
 # Seconds between two writes of the time of last use.
 SEEN_RESOLUTION = 30
@@ -213,10 +220,26 @@ def _is_expired(session: Any, *, is_staff: bool) -> bool:
 
 
 def has_second_factor(request: HttpRequest) -> bool:
-    """Return whether the user has a second factor and used it in this session."""
-    if not (request.user.is_authenticated and is_mfa_enabled(request.user)):
+    """Return whether a second factor, of the user or the provider, was used here."""
+    if not request.user.is_authenticated:
         return False
-    return _has_proved_factor(request)
+    used = _used_factors(request, request.user)
+    return PROVIDER_FACTOR in used or (bool(used) and is_mfa_enabled(request.user))
+
+
+def has_provider_factor(request: HttpRequest, user: Any) -> bool:
+    """Return whether the provider has asked this user for a second factor."""
+    return PROVIDER_FACTOR in _used_factors(request, user)
+
+
+def note_provider(
+    request: HttpRequest, user: Any, *, name: str, url: str, has_factor: bool
+) -> None:
+    """Note a login by a provider: the page that ends it there, and its factor."""
+    if has_factor:
+        record_authentication(request, user, "mfa", type=PROVIDER_FACTOR)
+    if url:
+        request.session[PROVIDER_PAGE] = {"name": name, "url": url}
 
 
 def second_factor_url(user: Any) -> str:
@@ -227,10 +250,10 @@ def second_factor_url(user: Any) -> str:
     return str(methods[0]["url"])
 
 
-def _has_proved_factor(request: HttpRequest) -> bool:
-    """Return whether a code or passkey was used in this session."""
-    records = get_authentication_records(request, request.user)
-    return any(record.get("method") == "mfa" for record in records)
+def _used_factors(request: HttpRequest, user: Any) -> set[str]:
+    """Return the types of the second factors that were used in this session."""
+    records = get_authentication_records(request, user)
+    return {str(r.get("type")) for r in records if r.get("method") == "mfa"}
 
 
 def refuse_admin(request: HttpRequest) -> HttpResponse | None:
@@ -248,12 +271,9 @@ def refuse_admin(request: HttpRequest) -> HttpResponse | None:
     if not request.user.is_staff:
         # Members get the answer of a page that does not exist.
         raise Http404
-    if not is_mfa_enabled(request.user):
-        return _redirect_to_view("mfa_activate_totp", request.get_full_path())
-    if not _has_proved_factor(request):
-        return _redirect_with_next(
-            second_factor_url(request.user), request.get_full_path()
-        )
+    if not has_second_factor(request):
+        proof = second_factor_url(request.user) or reverse("mfa_activate_totp")
+        return _redirect_with_next(proof, request.get_full_path())
     if name in REPLACED_PAGES:
         return HttpResponseRedirect(reverse(REPLACED_PAGES[name]))
     return None

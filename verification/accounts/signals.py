@@ -9,6 +9,7 @@ from allauth.account.internal.flows.login import record_authentication
 from allauth.mfa import signals as mfa
 from allauth.mfa.models import Authenticator
 from axes.signals import user_locked_out
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in, user_login_failed
 from django.dispatch import Signal, receiver
@@ -72,8 +73,18 @@ def log_lock_out(request: Any, **_: Any) -> None:
 
 
 @receiver(account.user_logged_in)
-def audit_staff_login(request: Any, user: User, **_: Any) -> None:
-    if user.is_staff:
+def audit_login(request: Any, user: User, sociallogin: Any = None, **_: Any) -> None:
+    """Record logins of staff, and all logins by an identity provider."""
+    if sociallogin is not None:
+        provider = settings.IDENTITY_PROVIDERS[sociallogin.account.provider]
+        audit.record(
+            "user.logged-in-by-provider",
+            audit.actor_of(request, user),
+            user,
+            workspace_id=provider.workspace,
+            reason=provider.name,
+        )
+    elif user.is_staff:
         _audit(request, user, "logged-in")
 
 

@@ -8,7 +8,7 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
 from django.urls import URLPattern, path
 
-from verification.accounts import views
+from verification.accounts import openid, views
 from verification.web.pages import View
 
 
@@ -18,7 +18,18 @@ def _page(route: str, name: str, view: View, **options: Any) -> URLPattern:
 
 urlpatterns = [
     _page("login/", "account_login", views.LoginView.as_view(), limit=30),
-    _page("logout/", "account_logout", account.logout),
+    _page(
+        "login/<slug:provider_id>/",
+        "openid_connect_login",
+        openid.begin_login,
+        limit=30,
+    ),
+    _page(
+        "login/<slug:provider_id>/callback/",
+        "openid_connect_callback",
+        openid.end_login,
+    ),
+    _page("logout/", "account_logout", views.logout),
     _page("signup/", "account_signup", account.signup, limit=10),
     _page("join/<str:token>/", "account_join", views.join, limit=10),
     _page("inactive/", "account_inactive", account.account_inactive),
@@ -55,7 +66,7 @@ urlpatterns = [
         "account_reset_password_from_key",
         account.password_reset_from_key,
     ),
-    _page("security/", "mfa_index", mfa.index),
+    _page("security/", "mfa_index", views.AccountView.as_view()),
     _page("sessions/", "account_sessions", views.session_list),
     _page(
         "code/",

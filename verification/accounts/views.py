@@ -20,6 +20,7 @@ from allauth.mfa.totp import views as totp
 from allauth.mfa.utils import is_mfa_enabled
 from allauth.mfa.webauthn import views as webauthn
 from allauth.mfa.webauthn.internal import auth as webauthn_auth
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_required
@@ -31,7 +32,7 @@ from django.urls import Resolver404, resolve, reverse, reverse_lazy
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from verification.accounts import colleagues, lockout, sessions
+from verification.accounts import colleagues, lockout, openid, provider_grants, sessions
 from verification.accounts.forms import FirstPasswordForm
 from verification.backoffice import audit
 from verification.web.pages import View, allow_sources, private_page
@@ -69,10 +70,22 @@ def account_page(view: View, *, limit: int | None = None, script: bool = False) 
     return shown
 
 
+def logout(request: HttpRequest) -> HttpResponse:
+    """Log out, and then at the provider that has logged the user in."""
+    page = request.session.get(sessions.PROVIDER_PAGE)
+    answer: HttpResponse = account.logout(request)
+    if request.method == "POST" and page:
+        return openid.leave_for(request, **page)
+    return answer
+
+
 @login_required
 @reauthentication_required
 def email(request: HttpRequest) -> HttpResponse:
     """Let a new address replace the old one once its link is opened."""
+    assert isinstance(request.user, User)  # noqa: S101
+    if provider_grants.required_provider(request.user):
+        raise Http404
     if "action_primary" in request.POST:
         # allauth would accept an unconfirmed address of a user without another.
         raise Http404
@@ -84,6 +97,8 @@ def email(request: HttpRequest) -> HttpResponse:
 def change_password(request: HttpRequest) -> HttpResponse:
     """Change the password; an account without one gets a link by which to choose it."""
     assert isinstance(request.user, User)  # noqa: S101
+    if provider_grants.required_provider(request.user):
+        raise Http404
     if not request.user.has_usable_password():
         return HttpResponseRedirect(reverse("account_reset_password"))
     answer: HttpResponse = account.password_change(request)
@@ -170,8 +185,28 @@ class RecoveryCodesView(recovery_codes.ViewRecoveryCodesView):
         return super().get_context_data(**more) | {"after": after}
 
 
+class AccountView(mfa.IndexView):
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        provider = provider_grants.required_provider(self.request.user)
+        return super().get_context_data(**more) | {"provider": provider}
+
+
 class LoginView(account.LoginView):
-    """The form has the address of the invitation from which the visitor comes."""
+    """The form has the address of the invitation from which the visitor comes.
+
+    A provider that the page does not name shows itself once an address of its domains
+    is typed.
+    """
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        typed = provider_grants.provider_of(self.request.POST.get("login", ""))
+        listed = [
+            one
+            for one in settings.IDENTITY_PROVIDERS.values()
+            if one == typed or not one.hidden
+        ]
+        shown = {"providers": listed, "typed": typed}
+        return super().get_context_data(**more) | shown
 
     def get_initial(self) -> dict[str, Any]:
         invitation = _invitation(self.get_next_url() or "")

@@ -2,6 +2,7 @@
 
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.models import Group, User
@@ -22,6 +23,8 @@ admin.site.unregister(Group)
 # These pages would show secrets, and let staff edit addresses.
 admin.site.unregister(EmailAddress)
 admin.site.unregister(Authenticator)
+for _model in (SocialAccount, SocialApp, SocialToken):
+    admin.site.unregister(_model)
 
 
 @admin.register(AuditEvent)

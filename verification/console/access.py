@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.accounts.forms import JoinForm
 from verification.accounts.models import has_account
+from verification.accounts.provider_grants import provider_of
 from verification.accounts.views import account_page
 from verification.backoffice import audit
 from verification.console.base import (
@@ -324,7 +325,8 @@ def show_invitation(request: HttpRequest, token: str) -> HttpResponse:
     form, email = None, found.email
     # Only an ended invitation has no address.
     assert email is not None  # noqa: S101
-    if not user.is_authenticated and not has_account(email):
+    is_new = not user.is_authenticated and not has_account(email)
+    if is_new and not provider_of(email):
         form = JoinForm(request.POST or None, email=email)
         if request.method == "POST" and form.is_valid():
             joining = form.save(request)

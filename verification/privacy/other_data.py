@@ -38,6 +38,10 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "django_q_schedule": CODES,
     "django_q_task": CODES,
     "mfa_authenticator": ACCOUNTS,
+    # The provider and a digest of its id of the person
+    "socialaccount_socialaccount": ACCOUNTS,
+    "socialaccount_socialapp": CODES,
+    "socialaccount_socialtoken": CODES,
     # The installation and its clients
     "accounts_session": ACCOUNTS,
     "accounts_staffinvitation": ACCOUNTS,

@@ -58,6 +58,17 @@ ACCOUNT_FORMS = {
     "change_password": "verification.accounts.forms.ChangePasswordForm",
     "reauthenticate": "verification.accounts.forms.ReauthenticateForm",
 }
+# Logins by the providers of IDENTITY_PROVIDERS
+SOCIALACCOUNT_ADAPTER = "verification.accounts.openid.ProviderAdapter"
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {
+        "provider_class": "verification.accounts.openid.Provider",
+        "OAUTH_PKCE_ENABLED": True,
+    }
+}
+# `openid.read_claims` has refused addresses that the provider does not own.
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 MFA_ADAPTER = "verification.accounts.adapters.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True

@@ -1,0 +1,501 @@
+"""Logins by a provider of OpenID Connect, which may lie, be away or send nobody."""
+
+import json
+import re
+import time
+from html import unescape
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import requests
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.test import Client
+
+from tests.accounts.visitor import code_of, is_logged_in, log_in
+from tests.fakes.identity_provider import (
+    CLIENT,
+    SECRET,
+    FakeIdentity,
+    make_key,
+    make_provider,
+)
+from tests.world.members import PASSWORD
+from tests.world.staff import give_factor
+from verification.accounts import provider_grants
+from verification.backoffice.models import AuditEvent
+from verification.backoffice.roles import ROLES, SUPERUSER
+from verification.settings.identity_providers import (
+    IdentityProvider,
+    read_providers,
+)
+from workspaces.create import create_workspace
+from workspaces.models import Member, Workspace
+
+BEGIN = "/accounts/login/bank/"
+EMAIL = "grace@bank.test"
+GROUPS = {"admins": "ADMIN", "officers": "OFFICER", "owners": "OWNER"}
+STAFF = {"support": ["Operations", "Reviewer"]}
+# More groups than Entra ID puts into a token
+OVERAGE = {"_claim_names": {"groups": "src1"}, "groups": None}
+
+
+@pytest.fixture
+def workspace(db) -> Workspace:
+    return create_workspace(name="Bank", owner_email="owner@bank.test")
+
+
+@pytest.fixture
+def bank(settings, workspace):
+    """A provider of the bank, whose Grace is an administrator."""
+    with FakeIdentity() as fake:
+        fake.people["p1"] = {
+            "email": EMAIL,
+            "email_verified": True,
+            "name": "Grace Wambui",
+            "groups": ["admins", "everybody"],
+        }
+        fake.settings, fake.setting = settings, {"private": True, "staff_roles": {}}
+        configure(fake, workspace=workspace.pk, roles=GROUPS)
+        yield fake
+
+
+def configure(bank: FakeIdentity, **given) -> None:
+    bank.setting |= given
+    provider = make_provider(issuer=bank.url, **bank.setting)
+    bank.settings.IDENTITY_PROVIDERS = {"bank": provider}
+
+
+def go_to_provider(client: Client, after: str = "") -> str:
+    """Press the button; return the address of the provider's page."""
+    page = client.post(BEGIN, {"next": after} if after else {})
+    assert page.status_code == 200, page.content.decode()
+    url = re.search(r'content="0;url=([^"]+)"', page.content.decode())[1]
+    return unescape(url)
+
+
+def come_back(url: str) -> str:
+    """Log in at the provider; return the path to which it sends the browser."""
+    with requests.Session() as session:
+        session.trust_env = False
+        answer = session.get(url, allow_redirects=False, timeout=10)
+    parts = urlsplit(answer.headers["Location"])
+    return f"{parts.path}?{parts.query}"
+
+
+def enter(client: Client | None = None, after: str = ""):
+    """Log in by the provider; return the browser and the last answer."""
+    client = client or Client()
+    return client, client.get(come_back(go_to_provider(client, after)))
+
+
+def refusal(answer) -> str:
+    """Return why the login is refused."""
+    page = answer.content.decode()
+    return next(
+        r for r, text in provider_grants.REFUSALS.items() if str(text) in unescape(page)
+    )
+
+
+def actions() -> list[str]:
+    return list(AuditEvent.objects.order_by("id").values_list("action", flat=True))
+
+
+def test_new_member_joins_with_the_role_of_their_groups(bank, workspace):
+    client, answer = enter(after="/accounts/security/")
+
+    assert answer["Location"] == "/accounts/security/"
+    assert is_logged_in(client)
+    user = User.objects.get(email=EMAIL)
+    assert (user.first_name, user.has_usable_password()) == ("Grace Wambui", False)
+    assert EmailAddress.objects.get(user=user).verified
+    assert Member.objects.get(user=user, workspace=workspace).role == "ADMIN"
+    assert SocialAccount.objects.get(user=user).extra_data == {}
+    assert actions() == [
+        "user.created-by-provider",
+        "member.added",
+        "user.logged-in-by-provider",
+    ]
+
+
+def test_role_follows_the_groups_and_access_ends_without_one(bank, workspace):
+    first, _ = enter()
+    bank.people["p1"]["groups"] = "officers"
+    enter()
+    assert Member.objects.get(workspace=workspace).role == "OFFICER"
+
+    bank.people["p1"]["groups"] = []
+    client, answer = enter()
+
+    assert (answer.status_code, refusal(answer)) == (403, "groups")
+    assert not is_logged_in(client)
+    assert not is_logged_in(first)
+    assert not workspace.members.exists()
+    assert actions()[-2:] == ["member.removed", "user.provider-login-refused"]
+
+
+def test_last_owner_stays_one_and_cannot_log_in(bank, workspace):
+    bank.people["p1"]["groups"] = ["owners"]
+    enter()
+    bank.people["p1"]["groups"] = []
+
+    client, answer = enter()
+
+    assert refusal(answer) == "groups"
+    assert not is_logged_in(client)
+    assert workspace.members.get().role == "OWNER"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"aud": "another"}, "token"),
+        ({"aud": [CLIENT, "another"]}, "token"),
+        ({"azp": "another"}, "token"),
+        ({"iss": "https://another.test"}, "token"),
+        ({"nonce": "of another login"}, "token"),
+        ({"nonce": None}, "token"),
+        ({"exp": 1_700_000_000}, "token"),
+        ({"exp": None}, "token"),
+        ({"iat": time.time() + 9e9}, "token"),
+        ({"sub": None}, "token"),
+        ({"email_verified": False}, "address"),
+        ({"email_verified": "false"}, "address"),
+        ({"email": ["grace@bank.test"]}, "address"),
+        ({"email": "grace@elsewhere.test"}, "domain"),
+        ({"email": "grace@bank.test@elsewhere.test"}, "domain"),
+        ({"groups": ["Admins", 7]}, "groups"),
+        ({"groups": {"admins": 1}}, "groups"),
+    ],
+)
+def test_lie_of_the_provider_is_refused(bank, change, reason):
+    bank.id_token = change
+
+    client, answer = enter()
+
+    assert (answer.status_code, refusal(answer)) == (403, reason)
+    assert not is_logged_in(client)
+    assert not User.objects.exists()
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "HS256", "none"])
+def test_token_without_the_signature_of_the_provider_is_refused(bank, algorithm):
+    bank.algorithm = algorithm
+    bank.key_for_tokens = {"RS256": make_key("second"), "HS256": "s" * 64}.get(
+        algorithm
+    )
+
+    assert refusal(enter()[1]) == "token"
+
+
+def test_provider_may_change_its_key(bank):
+    enter()
+    bank.rotate_key()
+
+    assert is_logged_in(enter()[0])
+
+
+def test_groups_that_are_left_out_come_from_userinfo(bank):
+    bank.userinfo = {}
+    bank.id_token = OVERAGE
+    assert is_logged_in(enter()[0])
+
+    bank.userinfo = {"groups": None}
+    assert refusal(enter()[1]) == "many-groups"
+
+
+def test_two_hundred_groups_are_read(bank):
+    bank.people["p1"]["groups"] = [f"g{n}" for n in range(200)] + ["admins"]
+
+    assert is_logged_in(enter()[0])
+
+
+@pytest.mark.parametrize("answer", [{"sub": "p2"}, {"email_verified": None}])
+def test_userinfo_of_another_or_unverified_person_is_refused(bank, answer):
+    bank.userinfo = answer
+
+    assert refusal(enter()[1]) in {"token", "address"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"issuer": "https://another.test"},
+        {"token_endpoint": None},
+        {"jwks_uri": "file:///etc/passwd"},
+    ],
+)
+def test_discovery_document_of_another_is_refused(bank, answer):
+    bank.discovery = answer
+
+    page = Client().post(BEGIN)
+
+    assert (page.status_code, refusal(page)) == (403, "token")
+
+
+@pytest.mark.parametrize("path", ["configuration", "jwks", "userinfo"])
+def test_provider_that_is_out_of_order_is_named(bank, path):
+    bank.userinfo = {}
+    client = Client()
+    if path == "configuration":
+        bank.faults.status, bank.faults.path = 503, path
+        page = client.post(BEGIN)
+    else:
+        url = come_back(go_to_provider(client))
+        bank.faults.status, bank.faults.path = 503, path
+        page = client.get(url)
+
+    assert (page.status_code, refusal(page)) == (503, "away")
+
+
+def test_silent_provider_is_not_waited_for(bank, monkeypatch):
+    monkeypatch.setattr(provider_grants, "CALL_SECONDS", 0.2)
+    bank.faults.slow = 0.6
+
+    page = Client().post(BEGIN)
+
+    assert (page.status_code, refusal(page)) == (503, "away")
+
+
+def test_provider_on_a_private_network_needs_the_setting(bank):
+    configure(bank, private=False)
+
+    page = Client().post(BEGIN)
+
+    assert (page.status_code, refusal(page)) == (503, "away")
+    assert bank.requests == []
+
+
+def test_answer_counts_once_and_in_the_browser_that_began(bank):
+    client = Client()
+    url = come_back(go_to_provider(client))
+
+    assert refusal(Client().get(url)) == "ended"
+    client.get(url)
+    assert is_logged_in(client)
+    assert refusal(client.get(url)) == "ended"
+
+
+def test_visitor_who_cancels_is_told(bank):
+    client = Client()
+    state = parse_qs(urlsplit(go_to_provider(client)).query)["state"][0]
+
+    page = client.get(f"{BEGIN}callback/?error=access_denied&state={state}")
+
+    assert refusal(page) == "cancelled"
+
+
+def test_visitor_chooses_no_parameter_of_the_request(bank, settings):
+    client = Client()
+    query = "process=connect&scope=admin&auth_params=redirect_uri%3Dhttps://thief.test"
+    page = client.post(f"{BEGIN}?{query}", {"next": "https://thief.test/"})
+    url = unescape(re.search(r'0;url=([^"]+)"', page.content.decode())[1])
+
+    sent = parse_qs(urlsplit(url).query)
+
+    assert set(sent["scope"][0].split()) == {"openid", "profile", "email"}
+    assert sent["redirect_uri"] == [f"{settings.BASE_URL}{BEGIN}callback/"]
+    assert sent["code_challenge_method"] == ["S256"]
+    assert client.get(come_back(url))["Location"] == "/console/"
+
+
+def test_login_needs_the_form_of_our_page(bank):
+    assert Client(enforce_csrf_checks=True).post(BEGIN).status_code == 403
+    assert Client().get(f"{BEGIN}?next=/console/")["Location"] == (
+        "/accounts/login/?next=%2Fconsole%2F"
+    )
+    assert Client().post("/accounts/login/nobody/").status_code == 404
+
+
+def test_account_with_the_address_is_linked_and_loses_its_password(bank):
+    user = create_person_of_the_bank("grace")
+
+    client, _ = enter()
+
+    assert client.session["_auth_user_id"] == str(user.pk)
+    user.refresh_from_db()
+    assert not user.has_usable_password()
+
+
+def test_account_follows_the_person_to_a_new_address(bank):
+    enter()
+    bank.people["p1"]["email"] = "grace.mwangi@bank.test"
+
+    enter()
+
+    assert User.objects.get().email == "grace.mwangi@bank.test"
+
+
+def test_address_that_passed_to_another_person_opens_no_account(bank):
+    enter()
+    bank.person, bank.people["p2"] = "p2", bank.people["p1"]
+
+    assert refusal(enter()[1]) == "another"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"is_staff": True, "is_superuser": True}, "superuser"),
+        ({"is_staff": True}, "domain"),
+        ({"is_active": False}, "closed"),
+    ],
+)
+def test_provider_of_a_workspace_opens_no_account_of_others(bank, fields, reason):
+    User.objects.create_user("grace", EMAIL, PASSWORD, **fields)
+
+    client, answer = enter()
+
+    assert refusal(answer) == reason
+    assert not is_logged_in(client)
+    assert not SocialAccount.objects.exists()
+    assert not Member.objects.exists()
+
+
+def create_person_of_the_bank(name: str, **fields) -> User:
+    user = User.objects.create_user(name, f"{name}@bank.test", PASSWORD, **fields)
+    EmailAddress.objects.create(user=user, email=user.email, verified=True)
+    return user
+
+
+def test_password_logs_in_superusers_alone(bank):
+    create_person_of_the_bank("otieno")
+    create_person_of_the_bank("njeri", is_staff=True, is_superuser=True)
+    member, superuser = Client(), Client()
+
+    page = log_in(member, "otieno@bank.test")
+    log_in(superuser, "njeri@bank.test")
+
+    assert (page.status_code, refusal(page)) == (403, "password")
+    assert not is_logged_in(member)
+    assert is_logged_in(superuser)
+    configure(bank, passwords=True)
+    log_in(member, "otieno@bank.test")
+    assert is_logged_in(member)
+
+
+def test_nobody_signs_up_with_an_address_of_the_provider(bank):
+    new = {"name": "Grace", "email": "new@BANK.test", "password1": PASSWORD}
+
+    Client().post("/accounts/signup/", new)
+
+    assert not User.objects.exists()
+
+
+def test_login_page_offers_the_provider(bank):
+    button = b'action="/accounts/login/bank/"'
+    assert button in Client().get("/accounts/login/").content
+
+    configure(bank, hidden=True)
+
+    assert button not in Client().get("/accounts/login/").content
+    assert button in log_in(Client(), "otieno@bank.test", "wrong").content
+
+
+def test_account_page_leaves_address_and_password_to_the_provider(bank):
+    client, _ = enter()
+
+    page = client.get("/accounts/security/").content.decode()
+
+    assert "You log in with <bdi>Bank of Nyeri</bdi>" in page
+    assert "/accounts/password/change/" not in page
+    assert client.get("/accounts/password/change/").status_code == 404
+    assert client.get("/accounts/email/").status_code == 404
+
+
+def test_own_second_factor_is_asked_where_the_provider_asks_none(bank):
+    configure(bank, second_factor_amr=["otp"], second_factor_acr=["gold"])
+    enter()
+    secret = give_factor(User.objects.get())
+    bank.id_token = {"amr": ["pwd"], "acr": "silver"}
+
+    client, answer = enter()
+
+    assert answer["Location"] == "/accounts/code/"
+    assert not is_logged_in(client)
+    client.post("/accounts/code/", {"code": code_of(secret)})
+    assert is_logged_in(client)
+
+
+def test_staff_enter_the_admin_with_the_second_factor_of_the_provider(bank):
+    configure(
+        bank, workspace=None, roles={}, staff_roles=STAFF, second_factor_amr=["otp"]
+    )
+    bank.people["p1"]["groups"] = ["support"]
+
+    client, _ = enter()
+    assert client.get("/admin/")["Location"].startswith("/accounts/totp/activate/")
+    bank.id_token = {"amr": ["pwd", "otp"]}
+    client, _ = enter()
+
+    assert client.get("/admin/").status_code == 200
+    user = User.objects.get()
+    assert (user.username, user.is_superuser) == ("grace", False)
+    assert {role.name for role in user.groups.all()} == {"Operations", "Reviewer"}
+
+    bank.people["p1"]["groups"] = []
+    assert refusal(enter()[1]) == "groups"
+    user.refresh_from_db()
+    assert (user.is_staff, user.groups.count()) == (False, 0)
+    assert not is_logged_in(client)
+
+
+def test_logout_goes_on_at_the_provider(bank, settings):
+    client, _ = enter()
+
+    page = client.post("/accounts/logout/").content.decode()
+
+    url = unescape(re.search(r'0;url=([^"]+)"', page)[1])
+    assert url.startswith(
+        f"{bank.url}/logout?client_id={CLIENT}&post_logout_redirect_uri="
+    )
+    assert not is_logged_in(client)
+
+
+SETTING = {
+    "id": "bank",
+    "name": "Bank",
+    "issuer": "https://id.bank.test",
+    "client_id": CLIENT,
+    "domains": ["Bank.test"],
+    "staff_roles": STAFF,
+}
+
+
+def test_setting_names_providers_and_the_environment_their_secrets(monkeypatch):
+    monkeypatch.setenv("IDENTITY_SECRET_BANK", SECRET)
+
+    provider = read_providers(json.dumps([SETTING]))["bank"]
+
+    assert (provider.secret, provider.domains) == (SECRET, ["bank.test"])
+    assert SECRET not in repr(provider)
+
+
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        ("{", "must be a JSON list"),
+        ([SETTING, SETTING], "names the id bank twice"),
+        ([SETTING, {**SETTING, "id": "b"}], "names the domain bank.test twice"),
+        ([{**SETTING, "secret": "s"}], "IDENTITY_SECRET_"),
+        ([{**SETTING, "issuer": "http://id.bank.test"}], "bank.issuer"),
+        ([{**SETTING, "domains": []}], "bank.domains"),
+        ([{**SETTING, "roles": {"g": "ADMIN"}}], "both workspace and roles"),
+        ([{**SETTING, "staff_roles": {"g": [SUPERUSER]}}], "bank.staff_roles.g.0"),
+        ([{**SETTING, "staff_roles": {}}], "needs roles or staff_roles"),
+        ([{**SETTING, "colour": "red"}], "bank.colour"),
+    ],
+)
+def test_wrong_setting_is_refused(setting, what):
+    text = setting if isinstance(setting, str) else json.dumps(setting)
+
+    with pytest.raises(ImproperlyConfigured, match=re.escape(what)):
+        read_providers(text)
+
+
+def test_setting_knows_the_roles_of_staff():
+    annotation = str(IdentityProvider.model_fields["staff_roles"].annotation)
+
+    assert re.findall(r"'([\w ]+)'", annotation) == list(ROLES)

@@ -1,0 +1,464 @@
+"""Logins by OpenID Connect: allauth's provider, stricter where a provider may lie.
+
+allauth sends the browser to the provider and exchanges the code (PKCE, state). Here are
+the checks of the ID token (signature, issuer, audience, time, nonce), the claims that
+count, and the pages. Nothing that a provider tells is stored but a digest of its id of
+the person, and name and address of a new user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
+
+import jwt
+from allauth.account.models import EmailAddress
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, get_adapter
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
+from allauth.socialaccount.providers.base import AuthProcess
+from allauth.socialaccount.providers.base.constants import AuthError
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
+from allauth.socialaccount.providers.openid_connect.provider import (
+    OpenIDConnectProvider,
+)
+from allauth.socialaccount.providers.openid_connect.views import (
+    OpenIDConnectOAuth2Adapter,
+)
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from requests import RequestException, Session
+
+from verification.accounts import colleagues, provider_grants
+from verification.accounts.provider_grants import LoginRefused
+from verification.backoffice import audit
+from verification.outbound.client import create_session
+from verification.outbound.targets import Blocked
+from verification.values.formats import one_line
+
+if TYPE_CHECKING:
+    from verification.settings.identity_providers import IdentityProvider
+
+ALGORITHMS = [
+    f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)
+]
+# The clocks of provider and service may differ by this many seconds.
+LEEWAY = 60
+# Providers write the claim that an address is verified in one of these ways.
+YES = (True, "true", 1, "1")
+MAX_NAME_LENGTH = 150
+# Addresses in the discovery document
+ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+OPTIONAL_ENDPOINTS = ("userinfo_endpoint", "end_session_endpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a provider says of the person who logs in, checked."""
+
+    uid: str
+    email: str
+    name: str
+    groups: tuple[str, ...]
+    has_second_factor: bool
+
+
+def read_claims(
+    provider: IdentityProvider, id_token: dict[str, Any], userinfo: dict[str, Any]
+) -> Claims:
+    """Return the claims that count. Raises LoginRefused.
+
+    The ID token, which is signed, wins over the answer of the userinfo endpoint.
+    """
+    claims = {**userinfo, **id_token}
+    verified = provider.email_verified_claim
+    # Both of one answer: the other one may speak of another address.
+    about = id_token if {"email", verified} <= set(id_token) else userinfo
+    email = about.get("email")
+    if not isinstance(email, str) or about.get(verified) not in YES:
+        raise LoginRefused("address")
+    owner = provider_grants.provider_of(email)
+    if owner is None or owner.id != provider.id:
+        raise LoginRefused("domain")
+    name = claims.get("name")
+    acr, amr = id_token.get("acr"), id_token.get("amr")
+    methods = amr if isinstance(amr, list) else []
+    subject = f"{id_token['iss']} {id_token['sub']}"
+    return Claims(
+        # The issuer is part of it: another one under the same id opens no account.
+        uid=hashlib.sha256(subject.encode()).hexdigest(),
+        email=email.strip(),
+        name=one_line(name)[:MAX_NAME_LENGTH] if isinstance(name, str) else "",
+        groups=_read_groups(provider.groups_claim, claims),
+        has_second_factor=acr in provider.second_factor_acr
+        or any(method in provider.second_factor_amr for method in methods),
+    )
+
+
+def _read_groups(name: str, claims: dict[str, Any]) -> tuple[str, ...]:
+    """Return the groups. Raises LoginRefused if the provider left them out.
+
+    Entra ID names no groups if they are more than 200, and says so by `_claim_names` or
+    `hasgroups`.
+    """
+    groups = claims.get(name)
+    if isinstance(groups, str):
+        return (groups,)
+    if isinstance(groups, list):
+        return tuple(group for group in groups if isinstance(group, str))
+    elsewhere = claims.get("_claim_names")
+    is_left_out = isinstance(elsewhere, dict) and name in elsewhere
+    if is_left_out or claims.get("hasgroups") in YES:
+        raise LoginRefused("many-groups")
+    return ()
+
+
+class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
+    """allauth's calls to a provider, with all checks of the ID token."""
+
+    @property
+    def setting(self) -> IdentityProvider:
+        found: IdentityProvider = settings.IDENTITY_PROVIDERS[self.provider_id]
+        return found
+
+    @property
+    def openid_config(self) -> dict[str, Any]:
+        if not hasattr(self, "_openid_config"):
+            with get_adapter().get_requests_session() as session:
+                answer = session.get(self.get_provider().server_url)
+                answer.raise_for_status()
+                found = answer.json()
+            self._require_plausible(found)
+            self._openid_config = found
+        config: dict[str, Any] = self._openid_config
+        return config
+
+    def _require_plausible(self, found: Any) -> None:
+        """Raise LoginRefused unless this is the document of the issuer."""
+        if not isinstance(found, dict) or found.get("issuer") != self.setting.issuer:
+            raise LoginRefused("token")
+        schemes = {"https", urlsplit(self.setting.issuer).scheme}
+        optional = [name for name in OPTIONAL_ENDPOINTS if name in found]
+        for name in [*ENDPOINTS, *optional]:
+            url = found.get(name)
+            if not isinstance(url, str) or urlsplit(url).scheme not in schemes:
+                raise LoginRefused("token")
+
+    def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:
+        # Visitors choose the Host header.
+        path = reverse("openid_connect_callback", args=[self.provider_id])
+        return settings.BASE_URL + path
+
+    def get_access_token_data(
+        self,
+        request: HttpRequest,
+        app: SocialApp,
+        client: Any,
+        pkce_code_verifier: Any = None,
+    ) -> dict[str, Any]:
+        self.nonce = nonce_for(str(pkce_code_verifier))
+        try:
+            data: dict[str, Any] = super().get_access_token_data(
+                request, app, client, pkce_code_verifier
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as e:
+            if isinstance(e, RequestException):
+                raise
+            raise LoginRefused("token") from e
+        return data
+
+    def parse_token(self, data: dict[str, Any]) -> SocialToken:
+        return SocialToken(token=str(data["access_token"]))
+
+    def complete_login(
+        self, request: HttpRequest, app: SocialApp, token: SocialToken, **more: Any
+    ) -> Any:
+        id_token = self._read_id_token(app, more["response"].get("id_token"))
+        userinfo: dict[str, Any] = {}
+        wanted = {
+            "email",
+            self.setting.email_verified_claim,
+            self.setting.groups_claim,
+        }
+        if "userinfo_endpoint" in self.openid_config and not wanted <= set(id_token):
+            userinfo = self._fetch_user_info(token.token)
+            if not isinstance(userinfo, dict) or userinfo.get("sub") != id_token["sub"]:
+                raise LoginRefused("token")
+        claims = read_claims(self.setting, id_token, userinfo)
+        provider = self.get_provider()
+        login = provider.sociallogin_from_response(request, claims)
+        login.claims = claims
+        login.logout_url = self._logout_url()
+        return login
+
+    def _logout_url(self) -> str:
+        """Return where the browser ends the session at the provider, or ""."""
+        url: str = self.openid_config.get("end_session_endpoint", "")
+        if not url:
+            return ""
+        back = settings.BASE_URL + reverse(settings.LOGOUT_REDIRECT_URL)
+        # Without the ID token as a hint, which would put the person into a URL.
+        given = {"client_id": self.setting.client_id, "post_logout_redirect_uri": back}
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(given)}"
+
+    def _read_id_token(self, app: SocialApp, id_token: Any) -> dict[str, Any]:
+        """Return the claims of the token. Raises LoginRefused.
+
+        The keys are fetched at each login, so a provider may change them at any time.
+        """
+        with get_adapter().get_requests_session() as session:
+            answer = session.get(self.openid_config["jwks_uri"])
+            answer.raise_for_status()
+            keys = answer.json()
+        try:
+            data: dict[str, Any] = jwt.decode(
+                id_token,
+                _signing_key(keys, id_token),
+                algorithms=ALGORITHMS,
+                issuer=self.setting.issuer,
+                audience=app.client_id,
+                leeway=LEEWAY,
+                options={"require": ["iss", "aud", "exp", "iat", "sub", "nonce"]},
+            )
+        except (jwt.PyJWTError, AttributeError, KeyError, TypeError, ValueError) as e:
+            raise LoginRefused("token") from e
+        several = isinstance(data["aud"], list) and len(data["aud"]) > 1
+        party = data.get("azp", None if several else app.client_id)
+        if data["nonce"] != self.nonce or party != app.client_id:
+            raise LoginRefused("token")
+        return data
+
+
+def _signing_key(keys: Any, id_token: Any) -> Any:
+    """Return the key that the token names, or the only one. Raises what jwt raises."""
+    found = [
+        one for one in jwt.PyJWKSet.from_dict(keys).keys if one.public_key_use != "enc"
+    ]
+    id = jwt.get_unverified_header(id_token).get("kid")
+    if id is not None:
+        found = [one for one in found if one.key_id == id]
+    if len(found) != 1:
+        raise jwt.InvalidKeyError("The token names no key of the provider.")
+    return found[0].key
+
+
+def nonce_for(code_verifier: str) -> str:
+    """Return the nonce of a login, derived from the secret that its session holds."""
+    return hashlib.sha256(f"nonce {code_verifier}".encode()).hexdigest()
+
+
+class Provider(OpenIDConnectProvider):
+    """A provider of IDENTITY_PROVIDERS, as allauth knows it."""
+
+    oauth2_adapter_class = OpenIdAdapter
+
+    def redirect_from_request(self, request: HttpRequest) -> HttpResponse:
+        # The visitor chooses neither scopes nor parameters nor another process.
+        given = self.get_redirect_from_request_kwargs(request)
+        answer: HttpResponse = self.redirect(
+            request, AuthProcess.LOGIN, next_url=given.get("next_url")
+        )
+        return answer
+
+    def get_pkce_params(self) -> dict[str, str]:
+        params: dict[str, str] = super().get_pkce_params()
+        return params | {"nonce": nonce_for(params["code_verifier"])}
+
+    def serialize(self) -> dict[str, Any]:
+        # Two providers may know the service under the same client id.
+        return {"id": self.app.provider_id}
+
+    def extract_uid(self, data: Claims) -> str:
+        return data.uid
+
+    def extract_extra_data(self, data: Claims) -> dict[str, Any]:
+        return {}
+
+    def extract_common_fields(self, data: Claims) -> dict[str, Any]:
+        return {"email": data.email, "first_name": data.name}
+
+    def extract_email_addresses(self, data: Claims) -> list[EmailAddress]:
+        return [EmailAddress(email=data.email, verified=True, primary=True)]
+
+
+class ProviderAdapter(DefaultSocialAccountAdapter):
+    """Which providers there are, and whom they log in."""
+
+    def list_apps(
+        self,
+        request: HttpRequest,
+        provider: str | None = None,
+        client_id: str | None = None,
+    ) -> list[SocialApp]:
+        return [
+            _app(one)
+            for one in settings.IDENTITY_PROVIDERS.values()
+            if provider in (None, one.id, OpenIDConnectProvider.id)
+            and client_id in (None, one.client_id)
+        ]
+
+    def get_requests_session(self) -> Session:
+        opened = [
+            urlsplit(one.issuer).netloc.lower()
+            for one in settings.IDENTITY_PROVIDERS.values()
+            if one.private
+        ]
+        return create_session(opened, seconds=provider_grants.CALL_SECONDS)
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
+        """Apply the groups of a known user. Raises LoginRefused."""
+        provider = settings.IDENTITY_PROVIDERS[sociallogin.account.provider]
+        grant = provider_grants.grant_of(provider, sociallogin.claims.groups)
+        user = sociallogin.user
+        if not sociallogin.is_existing:
+            if not grant:
+                raise LoginRefused("groups")
+            return
+        provider_grants.require_allowed(user, provider)
+        if _has_another_account(user, sociallogin.account):
+            raise LoginRefused("another", user)
+        provider_grants.apply_grant(user, provider, grant)
+        if not grant:
+            raise LoginRefused("groups", user)
+        user.refresh_from_db()
+        provider_grants.follow_address(request, user, sociallogin.claims.email)
+        if user.has_usable_password() and not provider.passwords:
+            user.set_unusable_password()
+            user.save(update_fields=["password"])
+
+    @transaction.atomic
+    def save_user(
+        self, request: HttpRequest, sociallogin: Any, form: Any = None
+    ) -> User:
+        """Create the user with the roles that the groups grant."""
+        provider = settings.IDENTITY_PROVIDERS[sociallogin.account.provider]
+        grant = provider_grants.grant_of(provider, sociallogin.claims.groups)
+        if grant.staff_roles:
+            sociallogin.user.username = colleagues.make_username(
+                sociallogin.claims.email
+            )
+        user: User = super().save_user(request, sociallogin, form)
+        audit.record(
+            "user.created-by-provider",
+            audit.actor_of(request, user),
+            user,
+            workspace_id=provider.workspace,
+            reason=provider.name,
+        )
+        provider_grants.apply_grant(user, provider, grant)
+        user.refresh_from_db()
+        return user
+
+    def on_authentication_error(
+        self,
+        request: HttpRequest,
+        provider: Any,
+        error: str | None = None,
+        exception: Exception | None = None,
+        extra_context: dict[str, Any] | None = None,
+    ) -> None:
+        """Answer with our page in place of allauth's."""
+        reason, user = "token", None
+        if isinstance(exception, LoginRefused):
+            reason, user = exception.reason, exception.user
+        elif isinstance(exception, RequestException):
+            reason = "away"
+        elif error == AuthError.CANCELLED:
+            reason = "cancelled"
+        elif exception is None and "state" not in (extra_context or {}):
+            reason = "ended"
+        known = settings.IDENTITY_PROVIDERS[provider.app.provider_id]
+        raise ImmediateHttpResponse(
+            provider_grants.refuse(request, known, reason, user)
+        )
+
+
+def _app(provider: IdentityProvider) -> SocialApp:
+    return SocialApp(
+        provider=OpenIDConnectProvider.id,
+        provider_id=provider.id,
+        name=provider.name,
+        client_id=provider.client_id,
+        secret=provider.secret,
+        settings={
+            "server_url": provider.issuer.rstrip("/"),
+            "scope": provider.scopes,
+            "auth_params": _auth_params(provider),
+        },
+    )
+
+
+def _auth_params(provider: IdentityProvider) -> dict[str, str]:
+    acr = " ".join(provider.second_factor_acr)
+    return {"acr_values": acr} if acr else {}
+
+
+def _has_another_account(user: User, account: SocialAccount) -> bool:
+    """Return whether the provider knew the user by another id.
+
+    The address may have passed to another person, who must not get the account.
+    """
+    accounts = SocialAccount.objects.filter(user=user.pk, provider=account.provider)
+    return accounts.exclude(uid=account.uid).exists()
+
+
+def begin_login(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Answer a form with the page that leads to the provider."""
+    provider = _find_provider(provider_id)
+    if request.method != "POST":
+        after = request.GET.get("next", "")
+        query = f"?{urlencode({'next': after})}" if after else ""
+        return HttpResponseRedirect(reverse("account_login") + query)
+    adapter = OpenIdAdapter(request, provider_id)
+    answer = _answer(
+        request,
+        provider,
+        lambda: adapter.get_provider().redirect_from_request(request),
+    )
+    if not isinstance(answer, HttpResponseRedirect):
+        return answer
+    # No redirect: browsers apply the policy of the form's page to all its redirects.
+    return leave_for(request, answer.url, provider.name)
+
+
+def end_login(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Log in the person whom the provider sends back."""
+    provider = _find_provider(provider_id)
+    view = OAuth2CallbackView.adapter_view(OpenIdAdapter(request, provider_id))
+    return _answer(request, provider, lambda: view(request))
+
+
+def leave_for(request: HttpRequest, url: str, name: str) -> HttpResponse:
+    """Return the page that leads on to a page of the provider."""
+    return render(request, "account/provider_page.html", {"url": url, "name": name})
+
+
+def _find_provider(provider_id: str) -> IdentityProvider:
+    try:
+        found: IdentityProvider = settings.IDENTITY_PROVIDERS[provider_id]
+    except KeyError:
+        raise Http404 from None
+    return found
+
+
+def _answer(
+    request: HttpRequest,
+    provider: IdentityProvider,
+    answer: Callable[[], HttpResponse],
+) -> HttpResponse:
+    try:
+        return answer()
+    except (RequestException, Blocked):
+        return provider_grants.refuse(request, provider, "away")
+    except LoginRefused as e:
+        return provider_grants.refuse(request, provider, e.reason, e.user)
+    except OAuth2Error:
+        return provider_grants.refuse(request, provider, "token")

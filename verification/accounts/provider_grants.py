@@ -1,0 +1,187 @@
+"""Whom the identity providers of IDENTITY_PROVIDERS log in, and what they grant.
+
+A provider is believed for the addresses of its domains alone. Its groups grant a role
+in its workspace, or roles of staff, and are applied at each login; without a grant the
+access ends. Superusers log in by password and second factor: otherwise the
+administrator of a provider could become one, and nobody could log in without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from allauth.account.models import EmailAddress
+from allauth.account.utils import filter_users_by_email
+from allauth.socialaccount.models import SocialAccount
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from verification.accounts import colleagues
+from verification.backoffice import audit
+from verification.backoffice.roles import is_superuser
+from workspaces import members
+from workspaces.models import Role, Workspace
+
+if TYPE_CHECKING:
+    from verification.settings.identity_providers import IdentityProvider
+
+# Of a request to a provider, from its name's look-up to the last byte
+CALL_SECONDS = 5.0
+# Why a login is refused: what the page says
+REFUSALS: dict[str, str | Promise] = {
+    "address": _("The provider did not confirm your e-mail address, or gave none."),
+    "another": _(
+        "Another account of the provider has logged in with your e-mail address before."
+    ),
+    "away": _("The provider does not answer. Try again in some minutes."),
+    "cancelled": _("You have cancelled the login."),
+    "closed": _("This account is closed"),
+    "domain": _("The provider may not log in people with your e-mail address."),
+    "ended": _("This login was begun elsewhere, or has ended. Begin again."),
+    "groups": _("None of your groups has access. Ask your administrator for one."),
+    "many-groups": _(
+        "You are in so many groups that the provider leaves them out. Ask your administrator to send only the groups of this service."  # noqa: E501
+    ),
+    "password": _("People with your e-mail address log in by their organisation."),
+    "superuser": _("Superusers log in by password and second factor."),
+    "token": _("The provider did not confirm who you are. Begin again."),
+}
+RANKS = [Role.VIEWER, Role.OFFICER, Role.ADMIN, Role.OWNER]
+
+
+class LoginRefused(OAuth2Error):
+    """A login by a provider is refused; `reason` is a key of REFUSALS."""
+
+    def __init__(self, reason: str, user: User | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.user = reason, user
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the groups of a person grant: a role of members, and roles of staff."""
+
+    role: Role | None
+    staff_roles: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return self.role is not None or bool(self.staff_roles)
+
+
+def provider_of(email: str) -> IdentityProvider | None:
+    """Return the provider that owns the domain of the address."""
+    domain = email.strip().rpartition("@")[2].lower()
+    found = settings.IDENTITY_PROVIDERS.values()
+    return next((one for one in found if domain in one.domains), None)
+
+
+def linked_provider(user: User) -> IdentityProvider | None:
+    """Return the provider that logs the user in, by a former login or the domain."""
+    if not settings.IDENTITY_PROVIDERS or is_superuser(user):
+        return None
+    accounts = SocialAccount.objects.filter(
+        user=user.pk, provider__in=settings.IDENTITY_PROVIDERS
+    )
+    for name in accounts.values_list("provider", flat=True):
+        found: IdentityProvider = settings.IDENTITY_PROVIDERS[name]
+        return found
+    return provider_of(user.email)
+
+
+def required_provider(user: User) -> IdentityProvider | None:
+    """Return the provider by which alone the user logs in."""
+    provider = linked_provider(user)
+    return None if provider is None or provider.passwords else provider
+
+
+def grant_of(provider: IdentityProvider, groups: Iterable[str]) -> Grant:
+    """Return the highest role, and all roles of staff, that the groups grant."""
+    held = list(groups)
+    roles = [Role(provider.roles[name]) for name in held if name in provider.roles]
+    staff_roles = {role for name in held for role in provider.staff_roles.get(name, ())}
+    return Grant(max(roles, key=RANKS.index, default=None), frozenset(staff_roles))
+
+
+def require_allowed(user: User, provider: IdentityProvider) -> None:
+    """Raise LoginRefused if the provider must not log in this user.
+
+    The provider of a workspace alone must not open an account of staff, which sees
+    every workspace.
+    """
+    if not user.is_active:
+        raise LoginRefused("closed", user)
+    if is_superuser(user):
+        raise LoginRefused("superuser", user)
+    if user.is_staff and not provider.staff_roles:
+        raise LoginRefused("domain", user)
+
+
+@transaction.atomic
+def apply_grant(user: User, provider: IdentityProvider, grant: Grant) -> None:
+    """Give the user the roles that the groups grant, and take the others.
+
+    Without a grant the user's sessions end. The last owner stays one, and cannot log
+    in.
+    """
+    user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    reason = f"Groups of {provider.name}"
+    if provider.workspace and Workspace.objects.filter(pk=provider.workspace).exists():
+        change = members.follow_groups(provider.workspace, user, grant.role)
+        if change:
+            action, member = change
+            audit.record(f"member.{action}", audit.SERVICE, member, reason=reason)
+    if provider.staff_roles and colleagues.follow_groups(user, grant.staff_roles):
+        audit.record("user.roles-changed", audit.SERVICE, user, reason=reason)
+    if not grant:
+        user.sessions.all().delete()
+
+
+@transaction.atomic
+def follow_address(request: HttpRequest, user: User, email: str) -> None:
+    """Give the user the address that the provider names now, unless another has it."""
+    if user.email.lower() == email.lower() or filter_users_by_email(email):
+        return
+    user.email = email
+    user.save(update_fields=["email"])
+    EmailAddress.objects.filter(user=user).delete()
+    EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
+    audit.record("user.email-changed", audit.actor_of(request, user), user)
+
+
+def refuse(
+    request: HttpRequest,
+    provider: IdentityProvider,
+    reason: str,
+    user: User | None = None,
+) -> HttpResponse:
+    """Record the refusal, and return the page that says why."""
+    audit.write_security_log(
+        "provider-login",
+        "refused",
+        request,
+        provider=provider.id,
+        reason=reason,
+        user_id=user.pk if user else None,
+    )
+    if user is not None:
+        audit.record(
+            "user.provider-login-refused",
+            audit.actor_of(request, user),
+            user,
+            workspace_id=provider.workspace,
+            reason=f"{provider.name}: {reason}",
+        )
+    return render(
+        request,
+        "account/provider_refused.html",
+        {"provider": provider, "reason": REFUSALS[reason]},
+        status=503 if reason == "away" else 403,
+    )
