@@ -376,10 +376,6 @@ def test_every_operation_is_documented():
     assert found >= described
 
 
-def test_sandbox_subjects_are_not_found_in_production(live_api: Api):
-    assert live_api.get("/sandbox/subjects").status_code == 404
-
-
 def test_key_revoked_during_a_batch_changes_nothing_more(api: Api):
     api.create(person())
     api.key.__class__.objects.update(revoked_at=api.key.created_at)

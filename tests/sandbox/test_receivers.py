@@ -1,5 +1,6 @@
 """The client lets its receiver fail in the sandbox."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.world.deliveries import (
     configure_receiver,
     record_delivery,
 )
+from verification.values.clock import now
 from webhooks.attempts import claim, record_attempts
 from webhooks.delivery import SIMULATED, send_due_deliveries
 from webhooks.models import Configuration, Delivery
@@ -78,6 +80,17 @@ def test_delivery_of_a_dead_sender_keeps_its_answer(api: Api, delivery: Delivery
     record_attempts([(claimed, delivery.created_at, SIMULATED["500"])])
     assert attempt_results() == [(1, 500, "")]
     assert Delivery.objects.get().simulated_answer == ""
+
+
+def test_simulated_answer_does_not_wait_for_a_receiver_that_is_down(
+    api: Api, delivery: Delivery
+):
+    Configuration.objects.update(resting_until=now() + timedelta(days=1), rests=3)
+
+    simulate(api, "500")
+    send_due_deliveries()
+
+    assert attempt_results() == [(1, 500, "")]
 
 
 def test_answers_can_be_taken_back(api: Api, delivery: Delivery):

@@ -106,6 +106,12 @@ def test_only_an_answer_has_answers(api: Api, reference: Reference):
             "#/answers/employedTo",
             "out-of-range",
         ),
+        # Before the first day that the subject stated
+        (
+            {"answers": {"employedTo": "1970-01-01"}},
+            "#/answers/employedTo",
+            "out-of-range",
+        ),
     ],
 )
 def test_answer_that_the_page_would_refuse_is_refused(

@@ -353,7 +353,7 @@ def test_another_workspace_finds_nothing(api: Api, another_api: Api, kind: str):
 
 
 @pytest.mark.parametrize("kind", ["reports", "monitoring", "deliveries"])
-def test_production_takes_no_skip(api: Api, live_api: Api, kind: str):
+def test_production_has_no_sandbox(api: Api, live_api: Api, kind: str):
     configure_receiver(api.workspace, environment="production")
     ids = {
         "reports": create_report_with_status(live_api, "DRAFT"),
@@ -365,6 +365,7 @@ def test_production_takes_no_skip(api: Api, live_api: Api, kind: str):
     assert refused(live_api, path) == "sandbox-only"
     assert refused(api, path) == "not-found"
     assert live_api.get(f"/sandbox/{path}/next").status_code == 403
+    assert live_api.get("/sandbox/subjects").json()["code"] == "sandbox-only"
 
 
 def test_repeated_request_gets_the_first_answer(api: Api):

@@ -15,7 +15,6 @@ from verification.api.operations import OperationViewSet, PageEnvelope, operatio
 from verification.checks.catalogue import CheckName
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.providers.registry import recipient, sources_of
-from verification.providers.sandbox import list_reserved_numbers
 from verification.reports.models import SubjectType
 from verification.reports.pricing import price_of_package
 from verification.reports.request import Catalogue, catalogue, no_source_reason
@@ -23,7 +22,6 @@ from verification.settings.providers import HOME_COUNTRY
 from verification.sources.health import Health, Status, availability
 from verification.values import formats
 from verification.values.shapes import CURRENCY, Money, Shape, enumeration
-from workspaces.models import Environment
 
 
 class RequiredInput(Shape):
@@ -219,16 +217,6 @@ class PackageBody(Shape):
         )
 
 
-class ReservedSubject(Shape):
-    """Numbers that decide the outcome of a sandbox check."""
-
-    id_number: str
-    kra_pin: str
-    registration_number: str
-    outcome: str
-    description: str
-
-
 class CheckDefinitionPage(PageEnvelope):
     """All checks on offer, on one page."""
 
@@ -239,12 +227,6 @@ class PackagePage(PageEnvelope):
     """All packages on offer, on one page."""
 
     content: list[PackageBody]
-
-
-class ReservedSubjectPage(PageEnvelope):
-    """All reserved numbers of the sandbox, on one page."""
-
-    content: list[ReservedSubject]
 
 
 class CheckDefinitionViewSet(OperationViewSet):
@@ -311,24 +293,3 @@ class PackageViewSet(OperationViewSet):
             for package in offered.filter(active=True)
         ]
         return self.page_of(content)
-
-
-class SandboxSubjectViewSet(OperationViewSet):
-    """The reserved numbers of the sandbox."""
-
-    http_method_names = ["get", "head"]
-
-    @operation(
-        "listSandboxSubjects",
-        "List the sandbox's reserved subjects",
-        scope=None,
-        answer=ReservedSubjectPage,
-        example=examples.RESERVED_SUBJECTS,
-    )
-    def list(self, request: Request) -> PageEnvelope:
-        """List the reserved numbers and their outcomes. Test keys only."""
-        if self.client.environment != Environment.SANDBOX:
-            raise Http404
-        return self.page_of(
-            [ReservedSubject.model_validate(row) for row in list_reserved_numbers()]
-        )

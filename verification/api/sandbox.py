@@ -17,7 +17,12 @@ from rest_framework.response import Response
 from verification.api import examples
 from verification.api.authentication import HasScope, count_request, key_of
 from verification.api.me import Balance
-from verification.api.operations import OperationViewSet, operation, read_shape
+from verification.api.operations import (
+    OperationViewSet,
+    PageEnvelope,
+    operation,
+    read_shape,
+)
 from verification.api.problems import (
     MemberError,
     Problem,
@@ -31,13 +36,14 @@ from verification.checks.catalogue import CATALOGUE, CheckName
 from verification.checks.events import PaymentState
 from verification.checks.next_results import set_next_results
 from verification.payments.models import Payment
-from verification.providers.sandbox import CHECKS, OUTCOMES
+from verification.providers.sandbox import CHECKS, OUTCOMES, list_reserved_numbers
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import RequestShape
 from verification.sandbox.consents import ConsentAction, act_as_subject
 from verification.sandbox.payments import PaymentAction, act_as_payer
 from verification.sandbox.references import (
     ABOUT_EMPLOYMENT,
+    ImpossibleDates,
     ReferenceAction,
     act_as_referee,
 )
@@ -78,6 +84,22 @@ class SandboxViewSet(OperationViewSet):
     permission_classes = [IsTestKey, HasScope]
     common_problems = {"sandbox-only": "SandboxForbidden"}
     http_method_names = ["get", "head", "post"]
+
+
+class ReservedSubject(Shape):
+    """Numbers that decide the outcome of a sandbox check."""
+
+    id_number: str
+    kra_pin: str
+    registration_number: str
+    outcome: str
+    description: str
+
+
+class ReservedSubjectPage(PageEnvelope):
+    """All reserved numbers of the sandbox, on one page."""
+
+    content: list[ReservedSubject]
 
 
 class NextResultRequest(RequestShape):
@@ -186,6 +208,25 @@ def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> An
         example=examples.CREATE_RESPONSE["reports"][0],
         **declared,
     )
+
+
+class SandboxSubjectViewSet(SandboxViewSet):
+    """The reserved numbers of the sandbox."""
+
+    http_method_names = ["get", "head"]
+
+    @operation(
+        "listSandboxSubjects",
+        "List the sandbox's reserved subjects",
+        scope=None,
+        answer=ReservedSubjectPage,
+        example=examples.RESERVED_SUBJECTS,
+    )
+    def list(self, request: Request) -> PageEnvelope:
+        """List the reserved numbers and their outcomes. Test keys only."""
+        return self.page_of(
+            [ReservedSubject.model_validate(row) for row in list_reserved_numbers()]
+        )
 
 
 class SandboxResultViewSet(SandboxViewSet):
@@ -399,7 +440,14 @@ class SandboxReportViewSet(SandboxViewSet):
         _refuse_contradictions(answers)
         _refuse_impossible_dates(told)
         reason = asked.reason or ""
-        act_as_referee(self.client, report_id, asked.action, answers, reason)
+        try:
+            act_as_referee(self.client, report_id, asked.action, answers, reason)
+        except ImpossibleDates as e:
+            raise wrong_member(
+                "out-of-range",
+                "With what the subject stated, the last day would be before the first.",
+                pointer=pointer("answers", e.args[0]),
+            ) from None
         return _report_state(self.client, report_id)
 
 

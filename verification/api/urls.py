@@ -7,11 +7,7 @@ from typing import Any
 from django.urls import URLResolver, include, path
 from rest_framework.routers import SimpleRouter
 
-from verification.api.checks import (
-    CheckDefinitionViewSet,
-    PackageViewSet,
-    SandboxSubjectViewSet,
-)
+from verification.api.checks import CheckDefinitionViewSet, PackageViewSet
 from verification.api.corrections import CorrectionViewSet
 from verification.api.erasures import ErasureViewSet
 from verification.api.exports import ExportViewSet
@@ -26,6 +22,7 @@ from verification.api.sandbox import (
     SandboxReceiverViewSet,
     SandboxReportViewSet,
     SandboxResultViewSet,
+    SandboxSubjectViewSet,
 )
 from verification.api.sandbox_skips import (
     DeliverySkipViewSet,

@@ -46,6 +46,13 @@ class ReferenceAction(StrEnum):
 A = ReferenceAction
 
 
+class ImpossibleDates(Exception):
+    """The last day is before the first, one of which the subject stated.
+
+    `args[0]` is the answer that the caller gave.
+    """
+
+
 @transaction.atomic
 def act_as_referee(
     client: Client,
@@ -56,8 +63,8 @@ def act_as_referee(
 ) -> None:
     """Answer as the report's referee, or let their time run out.
 
-    `answers` replace what the subject has stated. Raises NotPossible, and
-    Report.DoesNotExist.
+    `answers` replace what the subject has stated. Raises NotPossible, ImpossibleDates,
+    and Report.DoesNotExist.
     """
     report = lock_sandbox_report(client, report_id)
     rows = Reference.objects.select_for_update(no_key=True).filter(report=report)
@@ -101,6 +108,10 @@ def _complete_answers(
     told.setdefault("stillEmployed", told["employedTo"] is None)
     if told["stillEmployed"]:
         told["employedTo"] = None
+    first, last = told["employedFrom"], told["employedTo"]
+    if first and last and last < first:
+        given = "employedTo" if "employedTo" in answers else "employedFrom"
+        raise ImpossibleDates(given)
     if not told["employed"]:
         told |= dict.fromkeys(ABOUT_EMPLOYMENT)
     return told
