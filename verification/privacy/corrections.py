@@ -670,7 +670,7 @@ def _mail(
         recipient,
         {
             "workspace": report.workspace.name,
-            "check": correction.check_name,
+            "check": correction.result.definition.display_name,
             "expiresAt": utc_text(correction.due_at),
             **more,
         },
