@@ -142,6 +142,41 @@ def step(
     )
 
 
+@register.simple_tag(takes_context=True)
+def crumb(context: dict[str, Any], name: str, title: str, **more: Any) -> SafeString:
+    """Lead back to a page of the way: `{% crumb "reports" _("Reports") %}`."""
+    url = context["place"].url(name, **more)
+    return format_html('<li><a href="{}">{}</a></li>', url, title)
+
+
+@register.simple_tag
+def here(title: str) -> SafeString:
+    """End the way with this page."""
+    return format_html('<li aria-current="page">{}</li>', title)
+
+
+@register.simple_tag(takes_context=True)
+def go(
+    context: dict[str, Any],
+    name: str,
+    title: str,
+    icon_name: str = "",
+    css: str = "",
+    **more: Any,
+) -> SafeString:
+    """Lead to a page by a button: `{% go "reports-new" _("Order") "plus" "primary" %}`.
+
+    `more` are the arguments of the page's URL.
+    """
+    return format_html(
+        '<a class="{}" href="{}">{}{}</a>',
+        f"button {css}".strip(),
+        context["place"].url(name, **more),
+        format_html("{} ", icon(context, icon_name)) if icon_name else "",
+        title,
+    )
+
+
 @register.simple_block_tag
 def pair(content: str, name: str) -> SafeString:
     """Show a name and its value in a `dl`: `{% pair _("Number") %}...{% endpair %}`."""
