@@ -52,4 +52,8 @@ def path_mailed_to(email: str, kind: str) -> str:
 
 
 def code_of(secret: str, steps: int = 0) -> str:
+    # A code that is about to end would be refused by the time it is sent.
+    left = 30 - time.time() % 30
+    if left < 2:
+        time.sleep(left)
     return format_hotp_value(hotp_value(secret, int(time.time()) // 30 + steps))
