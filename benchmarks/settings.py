@@ -6,6 +6,7 @@ import os
 os.environ["DEBUG"] = "False"
 os.environ["SECRET_KEY"] = "of no worth, for benches alone, and long enough"  # noqa: S105
 os.environ["FIELD_KEYS"] = "k1:" + base64.b64encode(b"f" * 32).decode()
+os.environ["COMPRESS_SEALED_VALUES"] = "True"
 os.environ["OPERATOR_CONTACT"] = "help@operator.test"
 os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()
 # The bench signs events with this key; no provider answers at the URL.

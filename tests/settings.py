@@ -16,6 +16,7 @@ os.environ["DEBUG"] = "False"
 os.environ["ALLOWED_HOSTS"] = "*"
 os.environ["SECRET_KEY"] = "secret-for-tests-only-and-long-enough-for-django"
 os.environ["FIELD_KEYS"] = "k1:" + base64.b64encode(b"f" * 32).decode()
+os.environ["COMPRESS_SEALED_VALUES"] = "True"
 os.environ["OPERATOR_CONTACT"] = "help@operator.test"
 os.environ["LOOKUP_KEY"] = base64.b64encode(b"l" * 32).decode()
 

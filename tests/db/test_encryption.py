@@ -19,6 +19,7 @@ from webhooks.models import Event
 from workspaces.models import Workspace
 
 NEW_KEY = b"n" * 32
+EVENT = b'{"workspaceId":"01a21e62-4a59-7077-b436-04bf134e8c89","reportId":null}'
 PLACE = {"column": "reports_report.subject", "row": "7"}
 
 
@@ -74,6 +75,29 @@ def test_value_sealed_by_the_first_release_is_readable():
     )
 
     assert encryption.unseal(sealed, **PLACE) == b"12345678"
+
+
+def test_compressed_value_of_the_first_such_release_is_readable():
+    sealed = bytes.fromhex(
+        "02026b31886c99e7f8cc437ff69d8754ab02884e0d572fdd18309214"
+        "bdd47484cdfbf87aacc920bcd4226d3b43fcfda424e0137c7208be40"
+        "88315d0dc9f72f843a9742179e5f5963eaa2b718"
+    )
+
+    assert encryption.unseal(sealed, **PLACE) == EVENT
+    assert encryption.is_compressed(sealed)
+
+
+def test_payload_of_an_event_becomes_a_third(api: Api, settings):
+    lengths = {}
+    for compresses in (True, False):
+        settings.COMPRESS_SEALED_VALUES = compresses
+        report = api.create(person())
+        created = Event.objects.get(report_id=report["id"])
+        lengths[compresses] = len(created.__dict__["payload"])
+        assert created.payload["reportId"] == report["id"]
+
+    assert lengths[True] < lengths[False] / 3
 
 
 def test_equal_values_are_sealed_differently(sealed):
@@ -167,6 +191,7 @@ def test_reencrypt_seals_all_columns_of_all_tables(api: Api, rotate):
     assert stale >= 2 * 5 + Event.objects.filter(payload__isnull=False).count() + 1
     assert (resealed, left) == (stale, 0)
     assert reencrypt() == (0, 0, 0)
+    assert encryption.is_compressed(stored(api.workspace))
     report = Report.objects.first()
     assert report.subject
     assert report.consent.attestation

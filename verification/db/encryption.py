@@ -3,6 +3,10 @@
 A sealed value is AES-256-GCM under a key of its own column (HKDF from the ring
 FIELD_KEYS), bound to column and row: a value copied to another row or column, a changed
 byte or an unknown key raises `cryptography.exceptions.InvalidTag` or `UnknownKey`.
+
+A JSON value may be compressed first: nothing can compress it later, and the payload of
+an event becomes a tenth. What was compressed tells its length to a reader of the
+database, as what was not does.
 """
 
 from __future__ import annotations
@@ -10,9 +14,11 @@ from __future__ import annotations
 import hmac
 import os
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -25,37 +31,65 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.query_utils import DeferredAttribute
 
-VERSION = 1
+# The first byte of a sealed value
+PLAIN, COMPRESSED = 1, 2
 NONCE_BYTES = 12
+# The examples of all events, which have the words that our values have. It never
+# changes, because compressed values are read with it.
+DICTIONARY = Path(__file__).with_name("sealed_values.dictionary").read_bytes()
+# Raw deflate with a window of 16 KB: the tag of the cipher is the checksum.
+WINDOW_BITS = -14
+# Each value continues a copy: reading the dictionary takes longer than compressing.
+_DEFLATE = zlib.compressobj(wbits=WINDOW_BITS, memLevel=6, zdict=DICTIONARY)
 
 
 class UnknownKey(Exception):
     """The value was sealed with a key that FIELD_KEYS no longer names."""
 
 
-def seal(plaintext: bytes, *, column: str, row: object) -> bytes:
+def seal(
+    plaintext: bytes, *, column: str, row: object, compressed: bool = False
+) -> bytes:
     """Return version, length of key id, key id, nonce, and ciphertext with its tag."""
     key_id, _ = settings.FIELD_KEYS[0]
     nonce = os.urandom(NONCE_BYTES)
+    version = COMPRESSED if compressed else PLAIN
     sealed = _cipher(key_id, column).encrypt(
-        nonce, plaintext, _associated_data(column, row)
+        nonce,
+        _compress(plaintext) if compressed else plaintext,
+        _associated_data(column, row, version),
     )
-    return bytes((VERSION, len(key_id))) + key_id.encode() + nonce + sealed
+    return bytes((version, len(key_id))) + key_id.encode() + nonce + sealed
 
 
 def unseal(sealed: bytes, *, column: str, row: object) -> bytes:
-    key_id = key_id_of(sealed)
+    key_id, version = key_id_of(sealed), sealed[0]
     start = 2 + len(key_id)
     nonce = sealed[start : start + NONCE_BYTES]
     ciphertext = sealed[start + NONCE_BYTES :]
-    return _cipher(key_id, column).decrypt(
-        nonce, ciphertext, _associated_data(column, row)
+    plaintext = _cipher(key_id, column).decrypt(
+        nonce, ciphertext, _associated_data(column, row, version)
     )
+    return _decompress(plaintext) if version == COMPRESSED else plaintext
+
+
+def is_compressed(sealed: bytes) -> bool:
+    return sealed[0] == COMPRESSED
+
+
+def _compress(value: bytes) -> bytes:
+    deflate = _DEFLATE.copy()
+    return deflate.compress(value) + deflate.flush()
+
+
+def _decompress(value: bytes) -> bytes:
+    inflate = zlib.decompressobj(wbits=WINDOW_BITS, zdict=DICTIONARY)
+    return inflate.decompress(value) + inflate.flush()
 
 
 def key_id_of(sealed: bytes) -> str:
     """Return the id of the key that sealed this value."""
-    if len(sealed) < 2 or sealed[0] != VERSION:
+    if len(sealed) < 2 or sealed[0] not in (PLAIN, COMPRESSED):
         raise UnknownKey("not a sealed value, or one of an unknown version")
     return sealed[2 : 2 + sealed[1]].decode("ascii", "replace")
 
@@ -76,8 +110,9 @@ def sealed_fields() -> Iterator[EncryptedJSONField]:
                 yield field
 
 
-def _associated_data(column: str, row: object) -> bytes:
-    return f"{column}|{row}".encode()
+def _associated_data(column: str, row: object, version: int) -> bytes:
+    place = f"{column}|{row}"
+    return (place if version == PLAIN else f"{place}|{version}").encode()
 
 
 @cache
@@ -135,7 +170,12 @@ class EncryptedJSONField(models.BinaryField):
     def seal(self, value: Any, pk: object) -> bytes | None:
         if value is None:
             return None
-        return seal(orjson.dumps(value), column=self.column_name, row=pk)
+        return seal(
+            orjson.dumps(value),
+            column=self.column_name,
+            row=pk,
+            compressed=settings.COMPRESS_SEALED_VALUES,
+        )
 
     def open(self, sealed: bytes, pk: object) -> Any:
         return orjson.loads(unseal(bytes(sealed), column=self.column_name, row=pk))

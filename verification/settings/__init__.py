@@ -79,6 +79,7 @@ SECRET_KEY = secret_key(DATA_DIR, development=DEBUG)
 # Signs certificates of erasures. If it is empty, `privacy.certificates` derives a key.
 SIGNING_KEY = signing_key()
 FIELD_KEYS = field_keys(DATA_DIR, development=DEBUG)
+COMPRESS_SEALED_VALUES = env.bool("COMPRESS_SEALED_VALUES", False)
 LOOKUP_KEY = lookup_key(DATA_DIR, development=DEBUG)
 
 PORT = env.int("PORT", 8000)

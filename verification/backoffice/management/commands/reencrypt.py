@@ -6,7 +6,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection, transaction
 
-from verification.db.encryption import VERSION, EncryptedJSONField, seal, unseal
+from verification.db.encryption import (
+    EncryptedJSONField,
+    is_compressed,
+    seal,
+    unseal,
+)
 
 
 class Command(BaseCommand):
@@ -51,8 +56,9 @@ class _Column:
         pk = field.model._meta.pk
         self.pk, self.pk_type = quote(pk.column), pk.db_type(connection)
         key_id = settings.FIELD_KEYS[0][0].encode()
-        self.fresh = bytes((VERSION, len(key_id))) + key_id
-        self.stale = f"substring({self.column} FROM 1 FOR %s) <> %s"
+        # After the byte of the version
+        self.fresh = bytes((len(key_id),)) + key_id
+        self.stale = f"substring({self.column} FROM 2 FOR %s) <> %s"
         self.append_only = _append_only_trigger(field.model._meta.db_table)
 
     def count_stale(self) -> int:
@@ -112,7 +118,9 @@ class _Column:
 
     def _resealed(self, pk: Any, value: bytes) -> bytes:
         plaintext = unseal(value, column=self.bound_to, row=pk)
-        return seal(plaintext, column=self.bound_to, row=pk)
+        return seal(
+            plaintext, column=self.bound_to, row=pk, compressed=is_compressed(value)
+        )
 
     def _alter(self, cursor: Any, what: str) -> None:
         trigger = connection.ops.quote_name(self.append_only or "")
