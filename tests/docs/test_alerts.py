@@ -18,6 +18,7 @@ from tests.sources.two import two as two
 from tests.web.test_metrics import TOKEN, samples
 from tests.web.test_metrics import standby as standby
 from tests.web.test_metrics import token as token
+from verification.audit_trail.check import check_nightly
 from verification.backups.models import Backup, RestoreDrill
 from verification.jobs.models import Heartbeat
 from verification.notifications.models import Notification
@@ -40,11 +41,15 @@ PARTS = ("Means", "People notice", "Look", "Do")
 
 
 @pytest.fixture
-def printed(client: Client, token: None, two: Any, standby: Any) -> set[str]:
+def printed(
+    client: Client, token: None, two: Any, standby: Any, settings: Any
+) -> set[str]:
     """Return the names of all figures, with a row for each of them."""
     count_calls("first", {"ANSWERED": 1}, milliseconds=9)
     count_failed_opening("stripe", "SOURCE_REFUSED")
     audit_nightly()
+    check_nightly()
+    settings.AUDIT_EXPORT_URL = "https://logs.acacia.test"
     Backup.objects.create(rows=1, seconds=1)
     RestoreDrill.objects.create()
     Heartbeat.objects.create(cluster="one")

@@ -59,6 +59,8 @@ from tests.world.refunds import (
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.staff import dialog_fields, give_factor, log_in, press_button
 from verification.accounts.colleagues import add, remove_factor
+from verification.audit_trail.seals import seal_events
+from verification.backoffice import audit
 from verification.backoffice.models import ActorKind, LookupKey, fingerprints
 from verification.backups.models import Backup, RestoreDrill
 from verification.db.ids import uuid7
@@ -211,6 +213,8 @@ def decide_by_rules(api: Api) -> None:
 
 def run_schedule() -> None:
     """Run what the schedule does at night."""
+    seal_events()
+    audit.record("workspace.changed", audit.SERVICE, Workspace.objects.first())
     audit_nightly()
     # The audit sums up entries that are older than a quarter of an hour.
     walk = AuditWalk.objects.first()

@@ -128,7 +128,7 @@ def test_metrics_show_the_last_hour_of_each_source(
     # A process looks at the migrations until they are applied.
     client.get("/metrics", **TOKEN)
 
-    with django_assert_max_num_queries(25):
+    with django_assert_max_num_queries(26):
         answer = client.get("/metrics", **TOKEN)
 
     text = answer.content.decode()

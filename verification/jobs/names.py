@@ -33,6 +33,10 @@ class JobName(StrEnum):
     RELEASE_RULES = "monitoring.runs.release_rules"
     PURGE_USERS = "verification.accounts.models.purge_unconfirmed_users", DAILY
     PURGE_SESSIONS = "verification.accounts.sessions.purge_sessions", DAILY
+    CHECK_AUDIT_TRAIL = "verification.audit_trail.check.check_nightly", DAILY
+    CONTINUE_AUDIT_CHECK = "verification.audit_trail.check.continue_check"
+    EXPORT_AUDIT_EVENTS = "verification.audit_trail.export.export_events", 1
+    SEAL_AUDIT_EVENTS = "verification.audit_trail.seals.seal_events", 1
     PURGE_UPLOADS = "verification.batches.models.purge_uploads", 60
     ERASE_UNREAD_ANSWERS = "verification.checks.callbacks.erase_unread_answers", 60
     PURGE_NEXT_RESULTS = "verification.checks.next_results.purge_next_results", 60

@@ -14,10 +14,18 @@ from hashlib import sha256
 from typing import Any
 
 import orjson
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
 from django.conf import settings
 from django.urls import reverse
 from django.utils import translation
@@ -52,8 +60,7 @@ class NotEnded(Exception):
 def certify(erasure: Erasure, at: datetime) -> None:
     """Set the certificate and its signature on an erasure that ends at this time."""
     request = erasure.request
-    key = _private_key(settings.SIGNING_KEY, settings.SECRET_KEY)
-    key_id, pem = _public_key(key)
+    key_id, _ = _public_key(_todays_key())
     text = orjson.dumps(
         {
             "type": "erasure-certificate",
@@ -77,9 +84,31 @@ def certify(erasure: Erasure, at: datetime) -> None:
         },
         option=orjson.OPT_INDENT_2,
     )
-    SigningKey.objects.get_or_create(pk=key_id, defaults={"pem": pem})
     erasure.certificate = text.decode()
-    erasure.signature = key.sign(text)
+    _, erasure.signature = sign(text)
+
+
+def sign(text: bytes) -> tuple[str, bytes]:
+    """Return the key's id and its signature, and publish the key."""
+    key = _todays_key()
+    key_id, pem = _public_key(key)
+    SigningKey.objects.get_or_create(pk=key_id, defaults={"pem": pem})
+    return key_id, key.sign(text)
+
+
+def is_signed(text: bytes, signature: bytes, key_id: str) -> bool:
+    """Return whether this service has signed the text, with the key of this id."""
+    pem = next((key.pem for key in published_keys() if key.pk == key_id), None)
+    if pem is None:
+        return False
+    public = load_pem_public_key(pem.encode())
+    if not isinstance(public, Ed25519PublicKey):
+        return False
+    try:
+        public.verify(signature, text)
+    except InvalidSignature:
+        return False
+    return True
 
 
 def facts_of(erasure: Erasure) -> dict[str, Any]:
@@ -107,7 +136,7 @@ def _signature_of(erasure: Erasure) -> str:
 
 def published_keys() -> list[SigningKey]:
     """Return today's key, and all that have signed a certificate, newest first."""
-    key_id, pem = _public_key(_private_key(settings.SIGNING_KEY, settings.SECRET_KEY))
+    key_id, pem = _public_key(_todays_key())
     former = SigningKey.objects.exclude(pk=key_id).order_by("-first_used_at")
     return [SigningKey(pk=key_id, pem=pem), *former]
 
@@ -147,6 +176,10 @@ def certificate_pdf(erasure: Erasure, language: str = "en") -> bytes:
 def _key_url(key_id: str) -> str:
     """Return the address at which the public key is published."""
     return settings.BASE_URL + reverse("signing-key", args=[key_id])
+
+
+def _todays_key() -> Ed25519PrivateKey:
+    return _private_key(settings.SIGNING_KEY, settings.SECRET_KEY)
 
 
 @cache

@@ -40,7 +40,7 @@ BATCH_SIZE = 1_000
 def write_erasure(erasure: Erasure) -> None:
     """Write the file of an erasure whose reports are known. No transaction is open."""
     request = erasure.request
-    _write(
+    write_file(
         _name(erasure.created_at, str(erasure.pk)),
         {
             "erasure": str(erasure.pk),
@@ -99,7 +99,7 @@ def write_retention(run: RetentionRun) -> None:
 
     No transaction is open.
     """
-    _write(
+    write_file(
         _name(run.created_at, f"{RETENTION}{run.pk}"),
         {
             "retention": str(run.pk),
@@ -157,7 +157,11 @@ def unknown_names() -> list[str]:
 
 
 def read(name: str) -> dict[str, Any]:
-    with _storage().open(f"{FOLDER}/{name}") as file:
+    return read_file(f"{FOLDER}/{name}")
+
+
+def read_file(path: str) -> dict[str, Any]:
+    with _storage().open(path) as file:
         entry: dict[str, Any] = orjson.loads(file.read())
     return entry
 
@@ -167,17 +171,18 @@ def mark_known(name: str) -> None:
 
 
 def _name(at: datetime, stem: str) -> str:
-    return f"{at:%Y-%m}/{stem}{SUFFIX}"
+    return f"{FOLDER}/{at:%Y-%m}/{stem}{SUFFIX}"
 
 
 def _names() -> Iterator[str]:
-    for month in _list(FOLDER)[0]:
-        for file in _list(f"{FOLDER}/{month}")[1]:
+    for month in list_folder(FOLDER)[0]:
+        for file in list_folder(f"{FOLDER}/{month}")[1]:
             if file.endswith(SUFFIX):
                 yield f"{month}/{file}"
 
 
-def _list(folder: str) -> tuple[list[str], list[str]]:
+def list_folder(folder: str) -> tuple[list[str], list[str]]:
+    """Return the folders and files in a folder; none if it is not there."""
     try:
         return _storage().listdir(folder)
     except FileNotFoundError:
@@ -192,9 +197,10 @@ def _row_id(name: str) -> UUID | None:
     return None
 
 
-def _write(name: str, entry: dict[str, Any]) -> None:
+def write_file(name: str, entry: dict[str, Any]) -> None:
+    """Write a file `folder/month/name` of the storage, and return when it is there."""
     content = orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)
-    storage, name = _storage(), f"{FOLDER}/{name}"
+    storage = _storage()
     try:
         path = Path(storage.path(name))
     except NotImplementedError:

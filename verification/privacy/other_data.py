@@ -46,6 +46,8 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "accounts_session": ACCOUNTS,
     "accounts_staffinvitation": ACCOUNTS,
     "accounts_staffrequest": ACCOUNTS,
+    "audit_trail_auditseal": CODES,
+    "audit_trail_trailstate": {CODES: "check_found"},
     "backoffice_auditevent": AUDIT,
     "backoffice_keyprobe": CODES,
     "backoffice_lookupkey": CODES,

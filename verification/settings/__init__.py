@@ -22,6 +22,7 @@ from verification.extras import missing_extra
 from verification.settings.accounts import *  # noqa: F403
 from verification.settings.connections import (
     admin_networks,
+    audit_export_url,
     certificates_file,
     count_processors,
     database_settings,
@@ -154,6 +155,7 @@ INSTALLED_APPS = [
     "monitoring",
     "verification.privacy",
     "verification.figures",
+    "verification.audit_trail",
     "verification.staff",
     "verification.hosted",
     "verification.api",
@@ -556,6 +558,13 @@ GO_LIVE_ENVIRONMENT = "sandbox" if AT_HOME else "production"
 
 # A scrape of /metrics sends this token; without a token there is no such page.
 METRICS_TOKEN = optional_secret("METRICS_TOKEN")
+
+# The operator's log store, which gets the audit trail.
+AUDIT_EXPORT_URL = audit_export_url(env.str("AUDIT_EXPORT_URL", ""))
+AUDIT_EXPORT_TOKEN = optional_secret("AUDIT_EXPORT_TOKEN")
+AUDIT_EXPORT_CA_FILE = certificates_file(
+    "AUDIT_EXPORT_CA_FILE", env.str("AUDIT_EXPORT_CA_FILE", "")
+)
 # Prometheus inside a cluster cannot say that a proxy has ended TLS.
 METRICS_OVER_HTTP = env.bool("METRICS_OVER_HTTP", False)
 # The alerts compare these numbers with those that are there.

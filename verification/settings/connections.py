@@ -266,6 +266,26 @@ def certificates_file(name: str, path: str) -> str:
     return path
 
 
+def audit_export_url(url: str) -> str:
+    """Return the address of AUDIT_EXPORT_URL, or "". Raises ImproperlyConfigured."""
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    try:
+        is_valid = bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_valid = False
+    if parts.scheme == "syslog+tls":
+        is_valid = is_valid and not (parts.path.strip("/") or parts.query)
+    elif parts.scheme != "https":
+        is_valid = False
+    if not is_valid or "@" in parts.netloc:
+        raise ImproperlyConfigured(
+            "AUDIT_EXPORT_URL must be syslog+tls://host:6514 or https://host/path."
+        )
+    return url
+
+
 def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:
     """Return the storage for Django's STORAGES. Raises ImproperlyConfigured."""
     bucket = env.str("DOCUMENTS_BUCKET", "")

@@ -112,6 +112,9 @@ def _connections() -> Section:
         rows.append((service, f"Virus scanner {host}", "uploaded documents"))
     if settings.OUTBOUND_PROXY:
         rows.append((service, "OUTBOUND_PROXY", "calls to sources and receivers"))
+    if settings.AUDIT_EXPORT_URL:
+        host = urlsplit(settings.AUDIT_EXPORT_URL).hostname
+        rows.append(("Jobs", f"Log store {host}", "the audit trail, by TLS"))
     if settings.METRICS_TOKEN:
         rows.append(("Monitoring, by METRICS_TOKEN", "Web servers", "figures"))
     rows.append((service, f"Mail server {settings.EMAIL_HOST}", "messages"))

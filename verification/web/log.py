@@ -28,6 +28,7 @@ _PATTERN = re.compile(
     r"""
     (?P<keep>
         \b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b      # a UUID
+      | \b(?:[0-9a-f]{64}){1,2}\b       # a SHA-256, or a signature of Ed25519
       | \b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?               # a moment
     )
     | (?P<key>vrf_(?:test|live)_[0-9A-Za-z]+)

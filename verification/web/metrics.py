@@ -33,6 +33,8 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from verification.audit_trail.export import lag
+from verification.audit_trail.models import TrailState
 from verification.backups.models import Backup, RestoreDrill
 from verification.checks.due_checks import count_given_up
 from verification.db.standbys import read_standbys, writes_waiting_seconds
@@ -220,6 +222,7 @@ def _database_figures() -> Iterator[Metric]:
     yield from _work_figures()
     yield from _report_figures()
     yield from _payment_figures()
+    yield from _trail_figures()
     yield from _source_figures()
     yield from _request_figures()
     yield from _server_figures()
@@ -329,6 +332,21 @@ def _payment_figures() -> Iterator[Metric]:
         yield _gauge("ledger_audit_age_seconds", text, _age(audit.made_at))
         text = "Each row was compared within this time."
         yield _gauge("ledger_all_audited_seconds", text, _age(audit.all_since))
+
+
+def _trail_figures() -> Iterator[Metric]:
+    state = TrailState.objects.first()
+    if state and state.checked_at:
+        text = "Faults that the last check of the audit trail found."
+        yield _gauge("audit_trail_faults", text, state.faults)
+        text = "How old that check is."
+        yield _gauge("audit_trail_check_age_seconds", text, _age(state.checked_at))
+    if settings.AUDIT_EXPORT_URL:
+        waiting, age = lag()
+        text = "Audit events that the log store of AUDIT_EXPORT_URL has not taken."
+        yield _gauge("audit_export_waiting", text, waiting)
+        text = "How old the oldest of them is."
+        yield _gauge("audit_export_age_seconds", text, age)
 
 
 def _source_figures() -> Iterator[Metric]:

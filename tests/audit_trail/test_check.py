@@ -1,0 +1,182 @@
+"""Each change of the audit trail by SQL is found, by whoever may write the database."""
+
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+
+from tests.upgrades.story import documents as documents
+from verification.audit_trail import check
+from verification.audit_trail.anchors import accept
+from verification.audit_trail.models import AuditSeal, TrailState, UnsealedEvent
+from verification.audit_trail.seals import seal_events
+from verification.backoffice import audit
+from verification.backoffice.models import AuditEvent
+from workspaces.models import Workspace
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("documents")]
+GRACE = audit.Actor(AuditEvent.Actor.STAFF, "grace", "192.0.2.7")
+
+
+@pytest.fixture
+def events(workspace: Workspace) -> list[AuditEvent]:
+    """Return ten sealed events, of which the last has an anchor."""
+    recorded = record(workspace, 10)
+    seal_events()
+    return recorded
+
+
+def record(workspace: Workspace, number: int) -> list[AuditEvent]:
+    return [
+        audit.record("workspace.changed", GRACE, workspace, reason=f"Reason {n}")
+        for n in range(number)
+    ]
+
+
+def faults() -> list[str]:
+    return check.check_everything()[1]
+
+
+@contextmanager
+def superuser() -> Any:
+    """Yield a cursor for which no trigger runs."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        yield cursor
+        cursor.execute("SET LOCAL session_replication_role = origin")
+
+
+def test_events_are_sealed_once_in_order(events, workspace):
+    record(workspace, 3)
+    seal_events()
+    seal_events()
+
+    seals = AuditSeal.objects.order_by("number")
+    assert [s.number for s in seals] == list(range(1, 14))
+    assert {s.event_id for s in seals} == {e.pk for e in AuditEvent.objects.all()}
+    assert not UnsealedEvent.objects.exists()
+    assert faults() == []
+
+
+def test_events_of_before_the_trigger_are_sealed(workspace):
+    with superuser():
+        record(workspace, 5)
+    assert not UnsealedEvent.objects.exists()
+
+    seal_events()
+
+    assert AuditSeal.objects.count() == 5
+    assert faults() == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("UPDATE backoffice_auditevent SET actor = 'eve' WHERE id = %s", "what was"),
+        ("UPDATE backoffice_auditevent SET reason = '' WHERE id = %s", "what was"),
+        ("UPDATE backoffice_auditevent SET address = NULL WHERE id = %s", "what was"),
+        (
+            "UPDATE backoffice_auditevent SET address = (SELECT address FROM "
+            "backoffice_auditevent ORDER BY id LIMIT 1) WHERE id = %s",
+            "has an address",
+        ),
+        ("DELETE FROM backoffice_auditevent WHERE id = %s", "is missing"),
+        ("DELETE FROM audit_trail_auditseal WHERE event_id = %s", "are missing"),
+        ("UPDATE audit_trail_auditseal SET hash = '' WHERE event_id = %s", "what was"),
+        (
+            "UPDATE audit_trail_auditseal SET number = CASE number WHEN 5 THEN -1 "
+            "ELSE 5 END WHERE number IN (5, 6) AND %s IS NOT NULL",
+            "are missing",
+        ),
+    ],
+)
+def test_change_by_sql_is_found(events, statement, fault):
+    with superuser() as cursor:
+        cursor.execute(statement, [events[4].pk])
+
+    assert any(fault in found for found in faults())
+    with pytest.raises(CommandError, match="faults"):
+        call_command("audit_trail", "verify")
+
+
+def test_changed_event_is_one_fault(events):
+    with superuser() as cursor:
+        cursor.execute(
+            "UPDATE backoffice_auditevent SET actor = 'eve' WHERE id = %s",
+            [events[4].pk],
+        )
+
+    assert faults() == [f"Event 5 ({events[4].pk}) is not what was sealed."]
+
+
+def test_added_event_without_a_seal_is_found(events, workspace):
+    with superuser():
+        (forged,) = record(workspace, 1)
+
+    assert faults() == [f"Event {forged.pk} has no seal."]
+
+
+def test_chain_that_was_computed_anew_differs_from_the_anchor(events):
+    with superuser() as cursor:
+        cursor.execute("UPDATE backoffice_auditevent SET reason = 'Nothing'")
+        cursor.execute("DELETE FROM audit_trail_auditseal")
+        cursor.execute("DELETE FROM audit_trail_trailstate")
+    seal_events()
+
+    assert any("Events up to 10 are not those of" in found for found in faults())
+
+
+def test_end_that_was_cut_off_is_found_until_a_restore_is_accepted(events, workspace):
+    with superuser() as cursor:
+        cursor.execute("DELETE FROM audit_trail_auditseal WHERE number > 7")
+        cursor.execute(
+            "DELETE FROM backoffice_auditevent WHERE id > %s", [events[6].pk]
+        )
+    assert any("Event 10 is missing" in found for found in faults())
+
+    # The service has gone on before somebody declares the restore.
+    record(workspace, 5)
+    seal_events()
+    assert any("Events up to 10 are not those of" in found for found in faults())
+    assert accept("Restored the backup of the night") == 9
+    record(workspace, 1)
+    seal_events()
+    assert faults() == []
+
+
+def test_folder_of_anchors_that_is_gone_is_said(events, documents: Path):
+    shutil.rmtree(documents)
+    assert faults() == ["The anchor of event 10 is gone."]
+
+    documents.write_text("A file where the folder was")
+    assert faults() == ["The folder of anchors cannot be read (NotADirectoryError)."]
+
+
+def test_anchor_of_another_key_is_found(events, documents: Path):
+    (file,) = documents.glob("audit/*/*.json")
+    file.write_text(file.read_text().replace('number\\":10', 'number\\":11'))
+    found = faults()
+    assert found[0].endswith("is not signed by this service.")
+
+    file.write_text("{}")
+    assert faults()[0].endswith("cannot be read.")
+
+
+def test_check_of_the_night_goes_on_where_it_was(events, monkeypatch):
+    monkeypatch.setattr(check, "BATCH_SIZE", 4)
+    monkeypatch.setattr(check, "JOB_SECONDS", 0)
+    with superuser() as cursor:
+        cursor.execute(
+            "DELETE FROM backoffice_auditevent WHERE id = %s", [events[1].pk]
+        )
+    check.check_nightly()
+    monkeypatch.setattr(check, "JOB_SECONDS", 60)
+    check.continue_check()
+
+    state = TrailState.objects.get()
+    assert (state.check_number, state.faults) == (None, 1)
+    assert state.check_found == [f"Event 2 ({events[1].pk}) is missing."]

@@ -1,0 +1,156 @@
+"""The log store gets every sealed event, also one that dies in the middle."""
+
+import json
+import os
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.audit_trail.test_check import events as events
+from tests.audit_trail.test_check import record
+from tests.upgrades.story import documents as documents
+from tests.world.receiver import Authority, Receiver, Script
+from tests.world.receiver import authority as authority
+from verification.audit_trail import export
+from verification.audit_trail.export import export_events, lag
+from verification.audit_trail.models import START, TrailState
+from verification.audit_trail.seals import hash_of, seal_events
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("documents")]
+FRAME = re.compile(rb"(\d+) (<110>1 \S+ \S+ verification - audit - )")
+# How a receiver treats its next connection
+TAKES, DIES_AT_ONCE, DIES_UNREAD, DIES_BEFORE_ITS_ANSWER = range(4)
+
+
+class Syslog:
+    """A syslog server that ends each connection as the next of `plan` says."""
+
+    def __init__(self, authority: Authority) -> None:
+        self.plan: list[int] = []
+        self.taken: list[dict[str, Any]] = []
+        self.connections = 0
+        self._context = authority.context("localhost")
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        # Wakes the thread from `accept`.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                plain, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            how = self.plan.pop(0) if self.plan else TAKES
+            if how == DIES_AT_ONCE:
+                plain.close()
+                continue
+            try:
+                connection = self._context.wrap_socket(plain, server_side=True)
+            except ssl.SSLError:
+                # The client does not trust the certificate.
+                continue
+            text = connection.recv(100)
+            if how == DIES_UNREAD:
+                os.close(connection.detach())
+                continue
+            while piece := connection.recv(65536):
+                text += piece
+            if how == DIES_BEFORE_ITS_ANSWER:
+                os.close(connection.detach())
+                continue
+            self.taken += list(_read(text))
+            connection.unwrap().close()
+
+
+def _read(text: bytes) -> Iterator[dict[str, Any]]:
+    while text:
+        head = FRAME.match(text)
+        assert head
+        start, end = head.start(2), head.start(2) + int(head[1])
+        yield json.loads(text[start + len(head[2]) : end])
+        text = text[end:]
+
+
+@pytest.fixture
+def syslog(authority: Authority, settings: Any) -> Iterator[Syslog]:
+    server = Syslog(authority)
+    settings.AUDIT_EXPORT_URL = f"syslog+tls://localhost:{server.port}"
+    settings.AUDIT_EXPORT_CA_FILE = str(authority.file)
+    yield server
+    server.close()
+
+
+def numbers(lines: list[dict[str, Any]]) -> list[int]:
+    return [line["number"] for line in lines]
+
+
+def test_receiver_that_dies_three_times_loses_no_event(
+    events, workspace, syslog, monkeypatch
+):
+    monkeypatch.setattr(export, "BATCH_SIZE", 4)
+    syslog.plan = [TAKES, DIES_AT_ONCE, DIES_UNREAD, DIES_BEFORE_ITS_ANSWER]
+
+    for _ in range(3):
+        export_events()
+        assert TrailState.objects.get().exported_number == 4
+    assert lag()[0] == 6
+    record(workspace, 2)
+    seal_events()
+    export_events()
+
+    assert numbers(syslog.taken) == list(range(1, 13))
+    assert syslog.connections == 6
+    assert lag() == (0, 0)
+
+
+def test_line_has_the_address_and_proves_its_hash(events, syslog):
+    export_events()
+
+    first = syslog.taken[0]
+    assert first["address"] == "192.0.2.7"
+    assert first["id"] == str(events[0].pk)
+    previous = START
+    for line in syslog.taken:
+        assert line.pop("previousHash") == previous.hex()
+        sealed, _ = line.pop("hash"), line.pop("address")
+        previous = hash_of(previous, line)
+        assert previous.hex() == sealed
+
+
+def test_receiver_with_a_certificate_of_another_authority_gets_nothing(
+    events, syslog, settings
+):
+    settings.AUDIT_EXPORT_CA_FILE = ""
+    export_events()
+
+    assert syslog.taken == []
+    assert lag()[0] == 10
+
+
+def test_store_over_https_takes_a_batch_by_its_status(events, settings, authority):
+    settings.AUDIT_EXPORT_TOKEN = "secret"
+    settings.AUDIT_EXPORT_CA_FILE = str(authority.file)
+    with Receiver(authority.context("localhost")) as store:
+        settings.AUDIT_EXPORT_URL = store.url("/audit", "localhost")
+        for status, waiting in [(503, 10), (302, 10), (200, 0)]:
+            store.scripts["/audit"] = Script(status=status)
+            export_events()
+            assert lag()[0] == waiting
+
+    last = store.received[-1]
+    assert last.headers["authorization"] == "Bearer secret"
+    lines = [json.loads(line) for line in last.body.splitlines()]
+    assert numbers(lines) == list(range(1, 11))

@@ -1,0 +1,192 @@
+"""Anchors: signed files outside the database that tell number and hash of a seal.
+
+Somebody who can write the database can change an event and compute all later hashes
+anew. The anchors of before then name other hashes. They are in the folder `audit` of
+the storage of documents, beside the journal of erasures, one an hour while events are
+sealed; the log has one for each run of the job. The key of certificates signs them.
+
+After a restore, events that were sealed since the backup are lost, and their numbers
+are used again. `accept` writes a signed file that says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+
+from verification.audit_trail.models import (
+    AuditSeal,
+    last_seal,
+    read_state,
+    write_state,
+)
+from verification.privacy import certificates, journal
+from verification.values.clock import now
+from verification.values.local_time import utc_text
+
+FOLDER = "audit"
+EVERY = timedelta(hours=1)
+# After this an anchor that could not be written is a fault.
+LATE = timedelta(hours=3)
+BATCH_SIZE = 1_000
+
+log = logging.getLogger("verification.audit_trail")
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    name: str
+    number: int
+    hash: str
+    # The number of the anchor before; 0 for the first
+    previous: int
+
+
+def anchor(*, is_new: bool) -> None:
+    """Log an anchor of the last seal if it is new, and write a file every hour.
+
+    No transaction is open. A folder that cannot be written stops no sealing: the next
+    run writes the file, and `check_anchors` finds one that is late.
+    """
+    number, hashed = last_seal()
+    state, at = read_state(), now()
+    facts = {
+        "type": "audit-anchor",
+        "number": number,
+        "hash": hashed.hex(),
+        "at": utc_text(at),
+        "previous": state.anchored_number,
+    }
+    if is_new:
+        log.info("audit trail sealed", extra=_logged(facts))
+    is_due = state.anchored_at is None or at - state.anchored_at >= EVERY
+    if number > state.anchored_number and is_due and _write(facts, at):
+        write_state(anchored_number=number, anchored_at=at)
+
+
+def accept(reason: str) -> int:
+    """Declare that a restore has lost seals; return the last number that was kept.
+
+    Anchors of higher numbers that are there now count no more. Raises OSError if the
+    file cannot be written.
+    """
+    differing = [n for n, _ in _compare(_anchors(list(_read([]))))]
+    number, at = min([last_seal()[0] + 1, *differing]) - 1, now()
+    facts = {
+        "type": "audit-restore",
+        "number": number,
+        "at": utc_text(at),
+        "reason": reason,
+    }
+    journal.write_file(_name(at, number), _signed(facts))
+    log.warning("audit trail continues after a restore", extra=_logged(facts))
+    write_state(anchored_number=number, anchored_at=None)
+    return number
+
+
+def check_anchors() -> list[str]:
+    """Return what is wrong with the anchors, or with the seals that they name."""
+    state = read_state()
+    found: list[str] = []
+    try:
+        files = list(_read(found))
+    except Exception as e:
+        # A bucket raises errors of its own.
+        return [f"The folder of anchors cannot be read ({type(e).__name__})."]
+    anchored = _anchors(files)
+    found += [fault for _, fault in _compare(anchored)]
+    there = {f["number"] for f in files} | {0}
+    named = {a.previous for a in anchored} | {state.anchored_number}
+    found += [f"The anchor of event {n} is gone." for n in sorted(named - there)]
+    number, _ = last_seal()
+    written_at = state.anchored_at
+    if number > state.anchored_number and written_at and now() - written_at > LATE:
+        found.append(f"No anchor was written since {utc_text(written_at)}.")
+    return found
+
+
+def _anchors(files: list[dict[str, Any]]) -> list[Anchor]:
+    """Return the anchors of the files, without those that a restore has ended."""
+    restores = [f for f in files if f["type"] == "audit-restore"]
+    return [
+        Anchor(f["name"], f["number"], f["hash"], f["previous"])
+        for f in files
+        if f["type"] == "audit-anchor"
+        and not any(r["number"] < f["number"] and f["at"] <= r["at"] for r in restores)
+    ]
+
+
+def _compare(anchored: list[Anchor]) -> Iterator[tuple[int, str]]:
+    """Yield the number of each anchor that differs from its seal, and the fault."""
+    for start in range(0, len(anchored), BATCH_SIZE):
+        batch = anchored[start : start + BATCH_SIZE]
+        rows = AuditSeal.objects.in_bulk([a.number for a in batch])
+        for one in batch:
+            row = rows.get(one.number)
+            if row is None:
+                fault = f"Event {one.number} is missing, which {one.name} names."
+                yield one.number, fault
+            elif bytes(row.hash).hex() != one.hash:
+                fault = f"Events up to {one.number} are not those of {one.name}."
+                yield one.number, fault
+
+
+def _read(found: list[str]) -> Iterator[dict[str, Any]]:
+    """Return the facts of each file that is signed; add others to `found`."""
+    for month in sorted(journal.list_folder(FOLDER)[0]):
+        for file in sorted(journal.list_folder(f"{FOLDER}/{month}")[1]):
+            name = f"{month}/{file}"
+            try:
+                entry = journal.read_file(f"{FOLDER}/{name}")
+                facts = orjson.loads(entry["anchor"])
+                text, signature = entry["anchor"], b64decode(entry["signature"])
+                is_signed = certificates.is_signed(
+                    text.encode(), signature, entry["key"]
+                )
+                facts["name"] = name
+            except (ValueError, KeyError, TypeError, AttributeError):
+                found.append(f"The anchor {name} cannot be read.")
+                continue
+            if is_signed:
+                yield facts
+            else:
+                found.append(f"The anchor {name} is not signed by this service.")
+
+
+def _write(facts: dict[str, Any], at: datetime) -> bool:
+    try:
+        journal.write_file(_name(at, facts["number"]), _signed(facts))
+    except Exception as e:
+        log.error("an anchor was not written: %s", type(e).__name__)
+        return False
+    return True
+
+
+def _logged(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts with their signature, in a form that the log does not mask."""
+    _, signature = certificates.sign(_text(facts))
+    return facts | {"signature": signature.hex()}
+
+
+def _text(facts: dict[str, Any]) -> bytes:
+    return orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
+
+
+def _signed(facts: dict[str, Any]) -> dict[str, str]:
+    text = _text(facts)
+    key, signature = certificates.sign(text)
+    return {
+        "anchor": text.decode(),
+        "key": key,
+        "signature": b64encode(signature).decode(),
+    }
+
+
+def _name(at: datetime, number: int) -> str:
+    return f"{FOLDER}/{at:%Y-%m}/{at:%Y%m%dT%H%M%S%f}-{number}.json"

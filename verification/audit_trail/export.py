@@ -1,0 +1,149 @@
+"""Send sealed audit events to the operator's log store, in order and at least once.
+
+The position moves when the store has taken a batch. A store over HTTPS answers with a
+status. Syslog has no answer: a batch is a connection of its own, which counts as taken
+when the receiver ends it in turn, by TLS's close_notify, after it has read ours. A
+receiver that dies before sends none, and gets the batch again. So events may come twice
+and are known by their number. What a receiver keeps in memory only, it may still lose.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+import requests
+from django.conf import settings
+
+from verification.audit_trail.models import (
+    START,
+    AuditSeal,
+    read_state,
+    write_state,
+)
+from verification.audit_trail.seals import facts_of, read_page
+from verification.backoffice.models import AuditEvent
+from verification.db.ids import time_of_id
+from verification.jobs.queue import advisory_lock, beat, job, schedule_job
+from verification.outbound import client, targets
+from verification.values.clock import now
+
+BATCH_SIZE = 1_000
+JOB_SECONDS = 20
+TIMEOUT_SECONDS = 20.0
+SYSLOG_PORT = 6514
+# RFC 5424, 6.2.1: facility 13 (log audit), severity 6 (informational)
+PRIORITY = 13 * 8 + 6
+
+log = logging.getLogger("verification.audit_trail")
+
+
+class NotTaken(Exception):
+    """The log store did not take a batch."""
+
+
+@job
+def export_events() -> None:
+    """Send what is sealed, batch by batch, until all is taken or a batch is not."""
+    if not settings.AUDIT_EXPORT_URL:
+        return
+    with advisory_lock("export of the audit trail") as is_mine:
+        if not is_mine:
+            return
+        stop_at = time.monotonic() + JOB_SECONDS
+        number = read_state().exported_number
+        while beat() and time.monotonic() < stop_at:
+            lines = list(_lines_after(number))
+            if not lines:
+                return
+            try:
+                _send(lines)
+            except NotTaken as e:
+                # The schedule tries again: until then the events wait in their table.
+                log.warning("audit events were not taken: %s", e)
+                return
+            number = lines[-1]["number"]
+            write_state(exported_number=number)
+    schedule_job(export_events)
+
+
+def lag() -> tuple[int, float]:
+    """Return how many sealed events wait for the export, and the age of the oldest."""
+    number = read_state().exported_number
+    last = AuditSeal.objects.order_by("-number").first()
+    oldest = AuditSeal.objects.filter(number__gt=number).order_by("number").first()
+    if last is None or oldest is None:
+        return 0, 0.0
+    age = (now() - time_of_id(oldest.event_id)).total_seconds()
+    return last.number - oldest.number + 1, max(0.0, age)
+
+
+def _lines_after(start: int) -> Iterator[dict[str, Any]]:
+    """Yield the facts of the next events with their hashes and addresses."""
+    before = AuditSeal.objects.filter(pk=start).first()
+    previous = bytes(before.hash) if before else START
+    for number, sealed, event_id, event in read_page(start, BATCH_SIZE):
+        facts = facts_of(number, event_id, event)
+        address = event[-1]
+        if address is not None:
+            field = AuditEvent._meta.get_field("address")
+            facts["address"] = field.open(bytes(address), event_id)
+        yield facts | {"hash": sealed.hex(), "previousHash": previous.hex()}
+        previous = sealed
+
+
+def _send(lines: Sequence[dict[str, Any]]) -> None:
+    """Send a batch. Raises NotTaken."""
+    parts = urlsplit(settings.AUDIT_EXPORT_URL)
+    host = parts.hostname or ""
+    try:
+        if parts.scheme == "https":
+            _post(settings.AUDIT_EXPORT_URL, host, lines)
+        else:
+            _send_syslog(host, parts.port or SYSLOG_PORT, lines)
+    except (OSError, requests.RequestException, targets.Blocked) as e:
+        raise NotTaken(type(e).__name__) from e
+
+
+def _post(url: str, host: str, lines: Sequence[dict[str, Any]]) -> None:
+    headers = {"Content-Type": "application/x-ndjson"}
+    if token := settings.AUDIT_EXPORT_TOKEN:
+        # Some stores have a word of their own in place of Bearer.
+        headers["Authorization"] = token if " " in token else f"Bearer {token}"
+    # The operator names the host, so that it may be of the operator's network.
+    with client.create_session({host}, seconds=TIMEOUT_SECONDS) as session:
+        answer = session.post(
+            url,
+            data=b"".join(orjson.dumps(line) + b"\n" for line in lines),
+            headers=headers,
+            verify=settings.AUDIT_EXPORT_CA_FILE or True,
+        )
+    if not 200 <= answer.status_code < 300:
+        raise NotTaken(f"status {answer.status_code}")
+
+
+def _send_syslog(host: str, port: int, lines: Sequence[dict[str, Any]]) -> None:
+    context = ssl.create_default_context(cafile=settings.AUDIT_EXPORT_CA_FILE or None)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with (
+        socket.create_connection((host, port), TIMEOUT_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname=host) as connection,
+    ):
+        connection.sendall(b"".join(map(_frame, lines)))
+        # Send close_notify, and wait for that of the receiver. OSError if it ends the
+        # connection without one.
+        connection.unwrap()
+
+
+def _frame(line: dict[str, Any]) -> bytes:
+    """Make a message of RFC 5424 with its length before it, as RFC 5425 has it."""
+    sender = urlsplit(settings.BASE_URL).hostname or "-"
+    head = f"<{PRIORITY}>1 {line.get('at', '-')} {sender} verification - audit - "
+    message = head.encode() + orjson.dumps(line)
+    return b"%d %b" % (len(message), message)

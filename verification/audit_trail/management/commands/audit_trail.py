@@ -1,0 +1,38 @@
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from verification.audit_trail.anchors import accept
+from verification.audit_trail.check import check_everything
+
+
+class Command(BaseCommand):
+    help = (
+        "verify: compares each audit event with its seal, and the seals with the "
+        "signed anchors outside the database; records the outcome, prints the faults, "
+        "and ends with 1 if there are any. accept: declares after a restore that the "
+        "events since the backup are lost."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        actions.add_parser("verify")
+        accepting = actions.add_parser("accept")
+        accepting.add_argument("--reason", required=True, metavar="TEXT")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["action"] == "accept":
+            number = accept(options["reason"])
+            self.stdout.write(f"The audit trail continues after event {number}.")
+            return
+        started = time.monotonic()
+        count, faults = check_everything()
+        for fault in faults:
+            self.stdout.write(fault)
+        if faults:
+            raise CommandError(f"The audit trail has {len(faults)} faults.")
+        seconds = time.monotonic() - started
+        self.stdout.write(
+            f"The audit trail is whole: {count} events, {seconds:.1f} seconds."
+        )
