@@ -9,11 +9,12 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 
 from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
-from verification.jobs.claims import update_in_batches
+from verification.jobs.claims import delete_in_batches, update_in_batches
 from verification.jobs.queue import job, notify_on_commit
 from verification.values.clock import now
 from verification.values.local_time import utc_text
@@ -80,7 +81,11 @@ def record_events(events: Iterable[NewEvent], at: datetime) -> None:
 
 @job
 def purge_events() -> None:
-    """Erase the content of events and answers that are older than `RETENTION`."""
+    """Erase the content of events and answers that are older than `RETENTION`.
+
+    An event that no receiver was to get is deleted, because nobody can read it any
+    more. Deliveries stay: they say who received a report.
+    """
     before = now() - RETENTION
     replaced = Configuration.objects.filter(previous_secret_ends_at__lt=Now())
     replaced.update(previous_secret=None, previous_secret_ends_at=None)
@@ -91,6 +96,9 @@ def purge_events() -> None:
     failed = DeliveryStatus.FAILED
     update_in_batches(waiting, status=failed, next_attempt_at=None, leased_until=None)
     events = Event.objects.filter(payload__isnull=False, created_at__lt=before)
-    update_in_batches(events.order_by("created_at"), payload=None)
+    events = events.order_by("created_at")
+    delivered = Exists(Delivery.objects.filter(pk=OuterRef("pk")))
+    delete_in_batches(events.exclude(delivered))
+    update_in_batches(events, payload=None)
     attempts = Attempt.objects.filter(answer__isnull=False, started_at__lt=before)
     update_in_batches(attempts.order_by("started_at"), answer=None)

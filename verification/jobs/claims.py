@@ -178,7 +178,8 @@ def update_in_batches(
 def delete_in_batches(due: QuerySet[Any]) -> None:
     """Delete these rows, of which no others depend, as `update_in_batches` does."""
     due = due.select_for_update(skip_locked=True)
-    _change_in_batches(due, lambda rows: rows.delete()[0])
+    # `delete` would read the rows first, and look for what depends on them.
+    _change_in_batches(due, lambda rows: rows._raw_delete(rows.db))
 
 
 def _change_in_batches(

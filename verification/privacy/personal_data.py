@@ -191,6 +191,11 @@ SET status = 'FAILED', next_attempt_at = NULL, leased_until = NULL, fence = fenc
 WHERE t.event_id IN (SELECT id FROM webhooks_event WHERE report_id = ANY(%(reports)s))
     AND t.next_attempt_at IS NOT NULL AND {PERSONAL}
 """  # noqa: S608
+# Events that no receiver was to get, once they are empty
+DELETE_EVENTS = f"""
+DELETE FROM webhooks_event t WHERE {OF_REPORT} AND {PERSONAL}
+    AND NOT EXISTS (SELECT FROM webhooks_delivery d WHERE d.event_id = t.id)
+"""  # noqa: S608
 STOP_MESSAGES = """
 UPDATE notifications_notification t
 SET status = 'CANCELLED', next_attempt_at = NULL, leased_until = NULL, fence = fence + 1
@@ -289,6 +294,7 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
         for table in TABLES:
             cursor.execute(table.statement, values)
             counts[table.name] += cursor.rowcount
+        cursor.execute(DELETE_EVENTS, values)
     for name in files:
         transaction.on_commit(partial(delete_file, name))
     transaction.on_commit(lambda: delete_emails(messages))
