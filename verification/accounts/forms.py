@@ -123,8 +123,7 @@ class SignUpForm(_NewEmail, account.SignupForm):
 
     def clean_email(self) -> str:
         email = super().clean_email()
-        provider = provider_grants.provider_of(email)
-        if provider and not provider.passwords:
+        if provider_grants.has_no_password(email):
             raise forms.ValidationError(str(provider_grants.REFUSALS["password"]))
         return email
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import jwt
+from allauth.account.internal.emailkit import valid_email_or_none
 from allauth.account.models import EmailAddress
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, get_adapter
@@ -31,7 +32,8 @@ from allauth.socialaccount.providers.openid_connect.views import (
 )
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -82,8 +84,9 @@ def read_claims(
     verified = provider.email_verified_claim
     # Both of one answer: the other one may speak of another address.
     about = id_token if {"email", verified} <= set(id_token) else userinfo
-    email = about.get("email")
-    if not isinstance(email, str) or about.get(verified) not in YES:
+    given = about.get("email")
+    email = valid_email_or_none(given.strip()) if isinstance(given, str) else None
+    if email is None or about.get(verified) not in YES:
         raise LoginRefused("address")
     owner = provider_grants.provider_of(email)
     if owner is None or owner.id != provider.id:
@@ -95,7 +98,7 @@ def read_claims(
     return Claims(
         # The issuer is part of it: another one under the same id opens no account.
         uid=hashlib.sha256(subject.encode()).hexdigest(),
-        email=email.strip(),
+        email=email,
         name=one_line(name)[:MAX_NAME_LENGTH] if isinstance(name, str) else "",
         groups=_read_groups(provider.groups_claim, claims),
         has_second_factor=acr in provider.second_factor_acr
@@ -313,6 +316,17 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         ]
         return create_session(opened, seconds=provider_grants.CALL_SECONDS)
 
+    def authenticate_by_email(self, sociallogin: Any) -> tuple[User, str] | None:
+        """Return the user of the address, who is linked.
+
+        Not who has only asked for this address in place of another one: anybody can.
+        """
+        email = sociallogin.claims.email
+        is_own = Q(email__iexact=email)
+        is_confirmed = Q(emailaddress__email__iexact=email, emailaddress__verified=True)
+        user = User.objects.filter(is_own | is_confirmed).order_by("pk").first()
+        return (user, email) if user else None
+
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
         """Apply the groups of a known user. Raises LoginRefused."""
         provider = settings.IDENTITY_PROVIDERS[sociallogin.account.provider]
@@ -321,6 +335,8 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         if not sociallogin.is_existing:
             if not grant:
                 raise LoginRefused("groups")
+            waiting = EmailAddress.objects.filter(verified=False)
+            waiting.filter(email__iexact=sociallogin.claims.email).delete()
             return
         provider_grants.require_allowed(user, provider)
         if _has_another_account(user, sociallogin.account):
@@ -329,16 +345,21 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         if not grant:
             raise LoginRefused("groups", user)
         user.refresh_from_db()
-        provider_grants.follow_address(request, user, sociallogin.claims.email)
-        if user.has_usable_password() and not provider.passwords:
-            user.set_unusable_password()
-            user.save(update_fields=["password"])
+        email = sociallogin.claims.email
+        provider_grants.follow_address(request, user, provider, email)
 
-    @transaction.atomic
     def save_user(
         self, request: HttpRequest, sociallogin: Any, form: Any = None
     ) -> User:
         """Create the user with the roles that the groups grant."""
+        try:
+            return self._create_user(request, sociallogin, form)
+        except IntegrityError:
+            # Another tab has logged in this person at the same moment.
+            raise LoginRefused("ended") from None
+
+    @transaction.atomic
+    def _create_user(self, request: HttpRequest, sociallogin: Any, form: Any) -> User:
         provider = settings.IDENTITY_PROVIDERS[sociallogin.account.provider]
         grant = provider_grants.grant_of(provider, sociallogin.claims.groups)
         if grant.staff_roles:

@@ -83,6 +83,12 @@ def provider_of(email: str) -> IdentityProvider | None:
     return next((one for one in found if domain in one.domains), None)
 
 
+def has_no_password(email: str) -> bool:
+    """Return whether a provider alone logs in people with this address."""
+    provider = provider_of(email)
+    return provider is not None and not provider.passwords
+
+
 def linked_provider(user: User) -> IdentityProvider | None:
     """Return the provider that logs the user in, by a former login or the domain."""
     if not settings.IDENTITY_PROVIDERS or is_superuser(user):
@@ -145,15 +151,30 @@ def apply_grant(user: User, provider: IdentityProvider, grant: Grant) -> None:
 
 
 @transaction.atomic
-def follow_address(request: HttpRequest, user: User, email: str) -> None:
-    """Give the user the address that the provider names now, unless another has it."""
-    if user.email.lower() == email.lower() or filter_users_by_email(email):
+def follow_address(
+    request: HttpRequest, user: User, provider: IdentityProvider, email: str
+) -> None:
+    """Give the user the address that the provider has confirmed.
+
+    The password ends unless the setting lets it be. It always ends if nobody had
+    confirmed the address before: a stranger may have chosen both.
+    """
+    is_same = user.email.lower() == email
+    if not is_same and filter_users_by_email(email):
         return
-    user.email = email
-    user.save(update_fields=["email"])
-    EmailAddress.objects.filter(user=user).delete()
-    EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
-    audit.record("user.email-changed", audit.actor_of(request, user), user)
+    known = EmailAddress.objects.filter(user=user, email__iexact=email, verified=True)
+    is_confirmed = known.exists()
+    if not is_confirmed:
+        EmailAddress.objects.filter(user=user).delete()
+        EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
+    if not is_same:
+        user.email = email
+        user.save(update_fields=["email"])
+        audit.record("user.email-changed", audit.actor_of(request, user), user)
+    may_keep = provider.passwords and (is_confirmed or not is_same)
+    if user.has_usable_password() and not may_keep:
+        user.set_unusable_password()
+        user.save(update_fields=["password"])
 
 
 def refuse(

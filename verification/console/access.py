@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.accounts.forms import JoinForm
 from verification.accounts.models import has_account
-from verification.accounts.provider_grants import provider_of
+from verification.accounts.provider_grants import has_no_password
 from verification.accounts.views import account_page
 from verification.backoffice import audit
 from verification.console.base import (
@@ -326,7 +326,7 @@ def show_invitation(request: HttpRequest, token: str) -> HttpResponse:
     # Only an ended invitation has no address.
     assert email is not None  # noqa: S101
     is_new = not user.is_authenticated and not has_account(email)
-    if is_new and not provider_of(email):
+    if is_new and not has_no_password(email):
         form = JoinForm(request.POST or None, email=email)
         if request.method == "POST" and form.is_valid():
             joining = form.save(request)

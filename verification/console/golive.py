@@ -12,6 +12,7 @@ from django.http import Http404, HttpResponse
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
+from verification.accounts.sessions import has_provider_factor
 from verification.backoffice import audit
 from verification.console.base import (
     Place,
@@ -188,7 +189,10 @@ def overview(place: Place) -> HttpResponse:
         "documents": [
             (kind, label, given.get(kind)) for kind, label in DOCUMENT_LABELS.items()
         ],
-        "needs_factor": not is_mfa_enabled(place.member.user),
+        "needs_factor": not (
+            is_mfa_enabled(place.member.user)
+            or has_provider_factor(place.request, place.member.user)
+        ),
         "is_draft": status in {"", Status.DRAFT},
         "is_complete": bool(application) and len(given) == len(DOCUMENT_LABELS),
     }
