@@ -139,6 +139,7 @@ def _compare(anchored: list[Anchor]) -> Iterator[tuple[int, str]]:
 
 def _read(found: list[str]) -> Iterator[dict[str, Any]]:
     """Return the facts of each file that is signed; add others to `found`."""
+    keys = {key.pk: key.pem for key in certificates.published_keys()}
     for month in sorted(journal.list_folder(FOLDER)[0]):
         for file in sorted(journal.list_folder(f"{FOLDER}/{month}")[1]):
             name = f"{month}/{file}"
@@ -146,8 +147,9 @@ def _read(found: list[str]) -> Iterator[dict[str, Any]]:
                 entry = journal.read_file(f"{FOLDER}/{name}")
                 facts = orjson.loads(entry["anchor"])
                 text, signature = entry["anchor"], b64decode(entry["signature"])
-                is_signed = certificates.is_signed(
-                    text.encode(), signature, entry["key"]
+                pem = keys.get(entry["key"])
+                is_signed = pem is not None and certificates.is_signed(
+                    text.encode(), signature, pem
                 )
                 facts["name"] = name
             except (ValueError, KeyError, TypeError, AttributeError):

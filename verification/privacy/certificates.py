@@ -96,11 +96,8 @@ def sign(text: bytes) -> tuple[str, bytes]:
     return key_id, key.sign(text)
 
 
-def is_signed(text: bytes, signature: bytes, key_id: str) -> bool:
-    """Return whether this service has signed the text, with the key of this id."""
-    pem = next((key.pem for key in published_keys() if key.pk == key_id), None)
-    if pem is None:
-        return False
+def is_signed(text: bytes, signature: bytes, pem: str) -> bool:
+    """Return whether the key with this public part has signed the text."""
     public = load_pem_public_key(pem.encode())
     if not isinstance(public, Ed25519PublicKey):
         return False
