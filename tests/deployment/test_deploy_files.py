@@ -86,9 +86,12 @@ def test_image_copies_what_its_context_holds():
     script = (DEPLOY / "build-release").read_text()
 
     assert [names.split() for names in copied] == [
-        ["requirements.lock", "verification_report_service-*.whl"]
+        ["requirements.lock", "verification_report_service-*"],
+        ["lighten-image"],
     ]
-    assert 'deploy/{Containerfile,requirements.lock} "$folder/$wheel"' in script
+    files = "deploy/{Containerfile,lighten-image,requirements.lock}"
+    assert f'{files} "$folder/$wheel" "$work/image/"' in script
+    assert 'cp "$folder/$sbom" "$work/image/"' in script
 
 
 def test_image_runs_as_a_user_with_run_time_dependencies_alone():
