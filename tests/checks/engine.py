@@ -55,10 +55,11 @@ def events() -> list[tuple[str, str]]:
     return sorted(Event.objects.values_list("name", "cause"))
 
 
-def ledger_totals() -> dict[str, int]:
+def ledger_totals(**fields: Any) -> dict[str, int]:
     """Return the sum of the ledger entries of each kind, without top-ups."""
-    rows = LedgerEntry.objects.exclude(kind="TOP_UP").values_list("kind")
-    return {kind: int(total) for kind, total in rows.annotate(Sum("amount"))}
+    rows = LedgerEntry.objects.filter(**fields).exclude(kind="TOP_UP")
+    totals = rows.values_list("kind").annotate(Sum("amount"))
+    return {kind: int(total) for kind, total in totals}
 
 
 def snapshot_tables() -> dict[str, Any]:
