@@ -3,7 +3,9 @@
 Each test that sends runs with both clients: one is made of the other.
 """
 
+import ast
 import asyncio
+import inspect
 import random
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from importlib import import_module
 from io import StringIO
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ import standardwebhooks
 
 from tests.clients.answering_server import Answer, AnsweringServer
 from tests.clients.python_client import generate_client
+from verification.api import reference
 from verification.api.docs import document
 
 KEY = "vrf_test_" + "0" * 38
@@ -96,6 +100,17 @@ def problem(code: str, status: int, **members: Any) -> Answer:
     body |= {"status": status, "detail": "No.", "instance": PATH, "code": code}
     body["requestId"] = "request-1"
     return Answer(body | members, status)
+
+
+def test_reference_shows_calls_that_the_client_has(package):
+    client = package.Client(KEY, "http://localhost:1")
+    shown = [o for o in reference.operations().values() if reference.has_call(o)]
+
+    assert len(shown) > 50
+    for operation in shown:
+        (line,) = ast.parse(reference.call(operation, "python")).body
+        method = attrgetter(ast.unparse(line.value.func).removeprefix("client."))
+        inspect.signature(method(client)).bind(*line.value.args)
 
 
 def test_lost_answers_to_one_order_are_asked_for_with_one_key(call):

@@ -10,11 +10,18 @@ from django.conf import settings
 
 from tests.world.service import Service
 
-# What the tabs of each page print, in Python and TypeScript, from its beginning
+# What the tabs of each page print, in Python and TypeScript
 PRINTED_BY_TABS = {
     "docs/client/quickstart.md": "READY LOW\n",
     "docs/client/errors.md": "400 validation-failed",
+    "docs/client/sandbox.md": "READY\nCONSENT_EXPIRY\n",
+    "docs/client/reports.md": "\n200",
+    "docs/client/monitoring.md": "".join(f"{month} READY\n" for month in range(12)),
+    "docs/client/webhooks.md": "webhook.test\n",
 }
+# Samples with one of these run until the reader stops them.
+ENDLESS = re.compile(r"serve_forever|\.listen\(|\.follow\(")
+OFFER = "from verification.development.demo import offer_packages as o; o()"
 
 
 def read_guide(page: str | Path) -> str:
@@ -26,10 +33,25 @@ def code_blocks(page: str | Path, language: str) -> list[str]:
     return re.findall(fence, read_guide(page), re.MULTILINE | re.DOTALL)
 
 
+def tab_program(page: str, language: str) -> str:
+    """Return the samples of a page as one program, as a reader runs them in turn."""
+    blocks = code_blocks(page, language)
+    return "\n".join(block for block in blocks if not ENDLESS.search(block))
+
+
+def endless_sample(page: str, language: str, call: str) -> str:
+    (sample,) = (block for block in code_blocks(page, language) if call in block)
+    return sample
+
+
 def headings(page: str | Path) -> set[str]:
     """Return the anchors of the page's headings, as links name them."""
     titles = re.findall(r"^#+ (.+)$", read_guide(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
+
+
+def offer_packages(service: Service) -> None:
+    service.manage("shell", "-c", OFFER)
 
 
 def create_test_key(service: Service) -> str:

@@ -15,7 +15,7 @@ COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def test_commands_of_the_page_work(service: Service):
-    create, read, read_all, resume = COMMANDS
+    create, read, read_all, skip, resume = COMMANDS
     key = create_test_key(service)
 
     made = run_command(create, service, KEY=key)
@@ -28,6 +28,8 @@ def test_commands_of_the_page_work(service: Service):
     assert (
         run_command(resume, service, KEY=key, RULE_ID=made["id"])["status"] == "ACTIVE"
     )
+    skipped = run_command(skip, service, KEY=key, RULE_ID=made["id"])
+    assert skipped["done"]["name"] == "MONITORING_RUN"
 
 
 def test_page_explains_severities_and_pause_reasons():

@@ -2,18 +2,17 @@
 
 import re
 
-from tests.docs.guides import create_test_key, read_guide, run_command
+from tests.docs.guides import create_test_key, offer_packages, read_guide, run_command
 from tests.world.service import Service
 
 PAGE = read_guide("docs/client/reports.md")
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-OFFER = "from verification.development.demo import offer_packages as o; o()"
 
 
 def test_commands_about_packages_work(service: Service):
     listing, quote = COMMANDS
     key = create_test_key(service)
-    service.manage("shell", "-c", OFFER)
+    offer_packages(service)
 
     listed = run_command(listing, service, KEY=key)
     quoted = run_command(quote, service, KEY=key)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import requests
 from django.conf import settings
 from django.utils.timezone import now
 
-from tests.docs.guides import create_test_key, run_command
+from tests.docs.guides import create_test_key, endless_sample, run_command
 from tests.world.clients import Api
 from tests.world.deliveries import SECRET, configure_receiver
 from tests.world.service import Service, free_port
@@ -32,7 +31,7 @@ PAGE = (settings.BASE_DIR / "docs" / "client" / "webhooks.md").read_text()
 LABELS = re.findall(r"^\| `([a-z.]+)` \| ([^|]+) \|$", PAGE, re.MULTILINE)
 (SHOWN,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-RECEIVER, FOLLOWER = (part.split("```")[0] for part in PAGE.split("```python\n")[1:])
+RECEIVER = endless_sample("docs/client/webhooks.md", "python", "serve_forever")
 RENDERED = [
     "report.created",
     "report.ready",
@@ -181,7 +180,7 @@ def test_receiver_is_as_short_as_the_page_says():
 
 
 def test_commands_of_the_page_work(service: Service):
-    configure, test, look, redeliver, recover = COMMANDS
+    configure, test, look, redeliver, recover, pull = COMMANDS
     key = create_test_key(service)
     service.start_web()
 
@@ -196,39 +195,5 @@ def test_commands_of_the_page_work(service: Service):
     again = run_command(redeliver, service, KEY=key, DELIVERY_ID=sent["id"])
     assert again["id"] == sent["id"]
     assert run_command(recover, service, KEY=key).keys() == {"count"}
-
-
-def test_follower_of_the_page_goes_on_where_it_was(service: Service, tmp_path: Path):
-    key = create_test_key(service)
-    service.start_web()
-    configure, test = COMMANDS[:2]
-    run_command(configure, service, KEY=key)
-    sent = [run_command(test, service, KEY=key) for _ in range(2)]
-
-    first = follow(service, key, tmp_path, 2)
-    sent.append(run_command(test, service, KEY=key))
-    second = follow(service, key, tmp_path, 1)
-
-    assert first + second == [f"webhook.test {one['id']}" for one in sent]
-
-
-def follow(service: Service, key: str, folder: Path, events: int) -> list[str]:
-    """Run the page's follower until it has stored its place after so many events."""
-    place = folder / "events.cursor"
-    before = place.read_text() if place.exists() else ""
-    program = FOLLOWER.replace("http://localhost:8000", service.url)
-    with subprocess.Popen(
-        [sys.executable, "-u", "-c", program],
-        cwd=folder,
-        env={"KEY": key},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout
-        printed = [process.stdout.readline().strip() for _ in range(events)]
-        deadline = time.monotonic() + 60
-        while not place.exists() or place.read_text() in ("", before):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        process.kill()
-    return printed
+    (pulled,) = run_command(pull, service, KEY=key)["content"]
+    assert pulled["id"] == sent["id"]

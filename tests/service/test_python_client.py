@@ -17,12 +17,18 @@ import standardwebhooks
 
 from tests.clients.answering_server import Answer, AnsweringServer
 from tests.clients.python_client import SOURCES, install_client
-from tests.docs.guides import PRINTED_BY_TABS, code_blocks
+from tests.docs.guides import (
+    PRINTED_BY_TABS,
+    endless_sample,
+    offer_packages,
+    tab_program,
+)
 from tests.service.conftest import Client
 from tests.world.service import Service
 from tests.world.waiting import until
 
 READER = Path(__file__).parents[1] / "clients" / "read_answers.py"
+MONITORING = "docs/client/monitoring.md"
 README = (SOURCES / "README.md").read_text()
 (QUICK_START,) = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
@@ -64,16 +70,14 @@ def test_quick_start_ends_with_a_completed_report(
 def test_year_of_monitoring_runs_as_printed_and_raises_its_alerts(
     programs: Path, environment: dict[str, str], client: Client
 ):
-    (year,) = code_blocks("docs/client/monitoring.md", "python")
     done = subprocess.run(
-        [programs / "python", "-c", year],
+        [programs / "python", "-c", tab_program(MONITORING, "python")],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    months = [f"{month} READY" for month in range(12)]
-    assert done.stdout.splitlines() == months, done.stderr
+    assert PRINTED_BY_TABS[MONITORING] in done.stdout, done.stderr
 
     def alerts() -> list[dict[str, Any]]:
         rule = client.get("/monitoring").json()["content"][0]
@@ -85,16 +89,53 @@ def test_year_of_monitoring_runs_as_printed_and_raises_its_alerts(
 
 
 @pytest.mark.slow
-def test_tabs_of_the_guides_run_as_printed(programs: Path, environment: dict[str, str]):
-    for page, expected in PRINTED_BY_TABS.items():
+def test_tabs_of_the_guides_run_as_printed(
+    programs: Path, environment: dict[str, str], service: Service
+):
+    offer_packages(service)
+    own = {"VERIFICATION_API_KEY": Client(service, "sandbox").key}
+
+    for page in PRINTED_BY_TABS.keys() - {MONITORING}:
         done = subprocess.run(
-            [programs / "python", "-c", "\n".join(code_blocks(page, "python"))],
-            env=environment,
+            [programs / "python", "-c", tab_program(page, "python")],
+            env=environment | own,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.stdout.startswith(expected), done.stderr
+        assert PRINTED_BY_TABS[page] in done.stdout, done.stderr
+
+
+def test_follower_of_the_guide_goes_on_where_it_was(
+    programs: Path, environment: dict[str, str], service: Service, tmp_path: Path
+):
+    client = Client(service, "sandbox")
+    program = endless_sample("docs/client/webhooks.md", "python", ".follow(")
+    place = tmp_path / "events.cursor"
+
+    def follow(events: int) -> list[str]:
+        """Run the program until it has stored its place after so many events."""
+        before = place.read_text() if place.exists() else ""
+        with subprocess.Popen(
+            [programs / "python", "-u", "-c", program],
+            cwd=tmp_path,
+            env=environment | {"VERIFICATION_API_KEY": client.key},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout
+            printed = [process.stdout.readline().strip() for _ in range(events)]
+            until(lambda: place.exists() and place.read_text() not in ("", before))
+            process.kill()
+        return printed
+
+    hook = {"url": "https://hooks.acacia.example/", "secret": "a-secret-of-the-test"}
+    client.post("/webhooks/config", hook | {"enabledEvents": ["report.ready"]})
+    sent = [client.post("/webhooks/test").json() for _ in range(2)]
+    first = follow(2)
+    sent.append(client.post("/webhooks/test").json())
+
+    assert first + follow(1) == [f"webhook.test {one['id']}" for one in sent]
 
 
 def test_client_generated_for_1_0_reads_the_answers_of_today(

@@ -1,22 +1,39 @@
 """The TypeScript client: built, tested, installed, and its guide followed."""
 
+import json
 import os
 import re
 import shutil
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
+import requests
 from django.conf import settings
 
-from tests.docs.guides import PRINTED_BY_TABS, code_blocks
+from tests.docs.guides import (
+    PRINTED_BY_TABS,
+    endless_sample,
+    offer_packages,
+    tab_program,
+)
 from tests.service.conftest import Client
-from tests.world.service import Service
+from tests.world.service import Service, free_port
+from tests.world.waiting import until
+from verification.api.events import EXAMPLES
+from verification.api.examples import CREATE_REQUEST
+from webhooks.sender import sign
 
 ROOT = settings.BASE_DIR
 SOURCES = ROOT / "clients" / "typescript"
 README = (SOURCES / "README.md").read_text()
 QUICK_START = re.findall(r"^```ts\n(.*?)^```", README, re.DOTALL | re.MULTILINE)[0]
+WEBHOOKS, SECRET = "docs/client/webhooks.md", "correct-horse-battery-staple"
 GENERATED = ("node_modules", "dist", "generated")
 # What npm says without a network
 UNREACHABLE = re.compile(r"ENOTFOUND|EAI_AGAIN|ECONN\w+|ETIMEDOUT|ENETUNREACH|E40\d")
@@ -75,14 +92,54 @@ def test_quick_start_ends_with_a_completed_report(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_tabs_of_the_guides_run_as_printed(
-    built: Path, service: Service, client: Client, tmp_path: Path
+    built: Path, service: Service, tmp_path: Path
 ):
     install(built, tmp_path)
+    offer_packages(service)
+    client = Client(service, "sandbox")
 
     for page, expected in PRINTED_BY_TABS.items():
-        text = "\n".join(code_blocks(page, "ts"))
-        printed = run_program(text, built, service, client, tmp_path)
-        assert printed.startswith(expected)
+        text = tab_program(page, "ts")
+        assert expected in run_program(text, built, service, client, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_receiver_and_follower_of_the_guide_run_as_printed(
+    built: Path, service: Service, tmp_path: Path
+):
+    install(built, tmp_path)
+    client, port = Client(service, "sandbox"), free_port()
+    receiver = endless_sample(WEBHOOKS, "ts", ".listen(").replace("8080", str(port))
+    follower = endless_sample(WEBHOOKS, "ts", ".follow(")
+
+    with running(receiver, built, service, client, tmp_path) as lines:
+        until(lambda: is_open(port))
+        body = json.dumps(EXAMPLES["report.ready"]).encode()
+        answers = [post(port, body, secret) for secret in (SECRET, SECRET, SECRET * 2)]
+        assert answers == [204, 204, 400]
+        assert lines.readline().startswith("report.ready ")
+    client.post("/reports", CREATE_REQUEST)
+    with running(follower, built, service, client, tmp_path) as lines:
+        assert lines.readline().startswith("report.created ")
+        until((tmp_path / "events.cursor").exists)
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+def post(port: int, body: bytes, secret: str) -> int:
+    at = int(time.time())
+    headers = {
+        "webhook-id": "one",
+        "webhook-timestamp": str(at),
+        "webhook-signature": sign([secret], "one", at, body),
+    }
+    return requests.post(
+        f"http://127.0.0.1:{port}", body, headers=headers, timeout=60
+    ).status_code
 
 
 def install(built: Path, folder: Path) -> None:
@@ -95,6 +152,35 @@ def run_program(
     text: str, built: Path, service: Service, client: Client, folder: Path
 ) -> str:
     """Check the types of a program, run it, and return what it prints."""
+    write_program(text, built, folder)
+    return run("node", "order.mjs", cwd=folder, **variables(service, client))
+
+
+@contextmanager
+def running(
+    text: str, built: Path, service: Service, client: Client, folder: Path
+) -> Iterator[IO[str]]:
+    """Run a program that does not end, and yield what it prints."""
+    write_program(text, built, folder)
+    with subprocess.Popen(
+        ["node", "order.mjs"],
+        cwd=folder,
+        env={**os.environ, **variables(service, client)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        try:
+            yield process.stdout
+        finally:
+            process.kill()
+
+
+def variables(service: Service, client: Client) -> dict[str, str]:
+    return {"VERIFICATION_API_KEY": client.key, "VERIFICATION_BASE_URL": service.url}
+
+
+def write_program(text: str, built: Path, folder: Path) -> None:
     # TypeScript reads the same lines.
     for name in ("order.mjs", "order.mts"):
         (folder / name).write_text(text)
@@ -102,13 +188,6 @@ def run_program(
     types = ["--types", "node", "--typeRoots", str(built / "node_modules" / "@types")]
     compiler = built / "node_modules" / ".bin" / "tsc"
     assert run(compiler, *strict, *types, "order.mts", cwd=folder) == ""
-    return run(
-        "node",
-        "order.mjs",
-        cwd=folder,
-        VERIFICATION_API_KEY=client.key,
-        VERIFICATION_BASE_URL=service.url,
-    )
 
 
 def test_lock_names_no_address_of_a_registry():

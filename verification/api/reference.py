@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,23 @@ from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 MAX_DEPTH = 4
 # The service in examples of the document
 EXAMPLE_ADDRESS = "https://verify.example.com"
+# The noun that methods of the clients leave out, for each tag: `reports.get`
+NOUNS = {
+    "checks": "CheckDefinition",
+    "corrections": "Correction",
+    "erasures": "Erasure",
+    "events": "Event",
+    "monitoring": "Rule",
+    "packages": "Package",
+    "policy": "PolicyVersion",
+    "reports": "Report",
+    "sandbox": "Sandbox",
+    "webhooks": "Webhook",
+}
+# The clients leave out an alias of PATCH, and what payment providers call.
+NOT_IN_CLIENTS = {"readAllAlertsByPut", "receivePaymentEvent"}
+JSON_WORD = re.compile(r'"(?:\\.|[^"\\])*"|true|false|null')
+PYTHON_WORDS = {"true": "True", "false": "False", "null": "None"}
 # More values, such as countries, are told by their format.
 MAX_VALUES = 30
 
@@ -252,8 +270,10 @@ def _examples(operation: Operation, address: str) -> Iterator[str]:
         name = f"{operation.path} application/json"
         yield render_samples("example-event", [sample(_json(request), "json", name)])
         return
-    code = curl(operation, address)
-    yield render_samples("example-request", [sample(code, "sh", "curl")])
+    tabs = [sample(curl(operation, address), "sh", "curl")]
+    if has_call(operation):
+        tabs += [sample(call(operation, name), name) for name in ("python", "ts")]
+    yield render_samples("example-request", tabs)
     status, answer = next(iter(source["responses"].items()))
     found = _example(_resolve(answer).get("content", {}))
     if found is not None:
@@ -295,6 +315,48 @@ def curl(operation: Operation, address: str) -> str:
             lines.append('-H "Idempotency-Key: $(uuidgen)"')
         lines.append(f"-d '{_json(request)}'")
     return " \\\n  ".join(lines)
+
+
+def has_call(operation: Operation) -> bool:
+    """Return whether an example in Python and TypeScript can be made."""
+    if operation.method == "event" or operation.id in NOT_IN_CLIENTS:
+        return False
+    parameters = operation.source.get("parameters", [])
+    return not any(p["in"] == "query" and p.get("required") for p in parameters)
+
+
+def client_method(operation: Operation) -> str:
+    """Return the method of the TypeScript client, as `reports.get`."""
+    name, noun = operation.id, NOUNS.get(operation.tag)
+    if operation.tag in {"me", "balance"}:
+        return operation.tag
+    if name == "createReports":
+        return "reports.createMany"
+    if noun:
+        name = re.sub(rf"(?<=[a-z]){noun}s?(?=[A-Z]|$)", "", name)
+    name = re.sub("^export(?=[A-Z])", "", name)
+    return f"{operation.tag}.{name[0].lower()}{name[1:]}"
+
+
+def snake_case(name: str) -> str:
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
+
+
+def call(operation: Operation, language: str) -> str:
+    """Return a call of a client that sends the document's example of a request."""
+    source = operation.source
+    parameters = source.get("parameters", [])
+    arguments = [p["name"] for p in parameters if p["in"] == "path"]
+    name = f"client.{client_method(operation)}"
+    request = _example(source.get("requestBody", {}).get("content", {}))
+    body = [] if request is None else [_json(request)]
+    if language == "ts":
+        return f"await {name}({', '.join([*arguments, *body])});"
+    body = [
+        JSON_WORD.sub(lambda word: PYTHON_WORDS.get(word[0], word[0]), text)
+        for text in body
+    ]
+    return f"{snake_case(name)}({', '.join([*map(snake_case, arguments), *body])})"
 
 
 @cache

@@ -95,7 +95,7 @@ class AsyncEvents(AsyncEventsApi):
         cursor: str | None = None,
         types: Sequence[str] = (),
         since: datetime | None = None,
-        store: Callable[[str], Awaitable[None]] | None = None,
+        store: Callable[[str], Awaitable[object]] | None = None,
         interval: float = 2.0,
     ) -> AsyncIterator[Event]:
         """Yield events as they happen, for ever; ask every `interval` seconds.
