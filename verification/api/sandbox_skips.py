@@ -125,7 +125,7 @@ class ReportSkipViewSet(_SkipViewSet):
     lookup_description = "The id of the report."
 
     @action(detail=True, methods=["get"], url_path="next")
-    @_next("getNextForReport", "See what time brings", Scope.REPORTS_READ, REMINDER)
+    @_next("getNextForReport", "See what is due next", Scope.REPORTS_READ, REMINDER)
     def next_moment(self, request: Request, reportId: UUID) -> NextMoment:
         """See what is due next for a report, and when: `skip` does it now."""
         return self.next_of(reportId)
