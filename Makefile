@@ -17,7 +17,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 # Even where the environment says otherwise: each process would compile it all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-slow check clients release bench format openapi dump lock
+.PHONY: help run test test-slow check containers clients release bench format openapi dump lock
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ check: $(TOOLS) ## check style, types, import layers, migrations and the API doc
 		{ echo "docs/openapi.yaml is not current; run: make openapi"; exit 1; }
 	$(BIN)/openapi-spec-validator docs/openapi.yaml
 	$(BIN)/python -m tests.api.compatibility
+
+containers: $(TOOLS) ## try the containers: images, upgrade, restore (root; minutes)
+	@tests/containers/make-images $(BIN)/python .data/containers
+	@unshare --net --mount $(BIN)/python -m pytest -n 0 -p no:randomly -x tests/containers/run.py
 
 clients: $(TOOLS) ## build the clients that the service offers at /docs/clients
 	@rm -rf clients/dist
