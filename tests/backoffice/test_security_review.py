@@ -30,12 +30,14 @@ def test_review_says_what_members_staff_and_keys_may_do():
 
 def test_review_follows_the_configuration(settings):
     settings.REDIS_URL = "rediss://user:hunter2@cache.operator.test"
+    settings.AUDIT_EXPORT_URL = "syslog+tls://logs.operator.test:6514"
     Backup.objects.create(rows=1, seconds=302.4)
 
     text = review()
 
     assert "Redis cache.operator.test" in text
     assert "hunter2" not in text
+    assert "| Jobs | Log store logs.operator.test, by syslog+tls |" in text
     assert "took 302 seconds" in text
     assert "| deploy.W007 | No source is configured" in text
 

@@ -120,6 +120,14 @@ def _connections() -> Section:
     rows.append((service, f"Mail server {settings.EMAIL_HOST}", "messages"))
     if sms_is_configured():
         rows.append((service, "Africa's Talking", "messages"))
+    if settings.AUDIT_EXPORT_URL:
+        url = urlsplit(settings.AUDIT_EXPORT_URL)
+        store = f"Log store {url.hostname}, by {url.scheme}"
+        rows.append(("Jobs", store, "events of the audit trail"))
+    for provider in settings.IDENTITY_PROVIDERS.values():
+        host = urlsplit(provider.issuer).hostname
+        what = "logins of members and staff of " + ", ".join(provider.domains)
+        rows.append(("Web servers", f"Identity provider {host}", what))
     text = "The next two tables name the sources and all others that receive data."
     return Section("Data flow", [text], ("From", "To", "What"), rows)
 
