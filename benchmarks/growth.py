@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 from django.db import connections
 from django.utils.module_loading import import_string
@@ -25,8 +26,7 @@ PATH = "/api/v1/reports"
 FIRST = 20
 READY_SECONDS = 120
 UNFINISHED = """
-SELECT (SELECT count(*) FROM reports_report WHERE status <> 'READY')
-    + (SELECT count(*) FROM jobs_job WHERE due_at <= now())
+SELECT count(*) FROM reports_report WHERE status <> 'READY' AND workspace_id = %s
 """
 SIZES = """
 SELECT relname, pg_total_relation_size(oid) FROM pg_class
@@ -48,11 +48,12 @@ EXPIRE = "UPDATE workspaces_workspace SET sandbox_retention_days = 1 WHERE id = 
 @bench(reports=20)
 def growth(service: Service, reports: int = 2_000) -> Iterator[Figure]:
     client, key = create_client()
+    workspace = client.workspace.pk
     with service.connect() as db:
         with service.web(), service.jobs():
-            _order(service, db, key, FIRST)
+            _order(service, db, workspace, key, FIRST)
             empty, before = _sizes(db), _writes(db)
-            _order(service, db, key, reports)
+            _order(service, db, workspace, key, reports)
             after = _writes(db)
         # A cluster would erase meanwhile.
         service.close()
@@ -61,7 +62,7 @@ def growth(service: Service, reports: int = 2_000) -> Iterator[Figure]:
         _age(db, days=31)
         _purge(db)
         month = _sizes(db)
-        db.execute(EXPIRE, [client.workspace.pk])
+        db.execute(EXPIRE, [workspace])
         _age(db, days=370)
         erase_expired_reports()
         erased = _sizes(db)
@@ -78,14 +79,14 @@ def growth(service: Service, reports: int = 2_000) -> Iterator[Figure]:
         yield Figure(what, [_print(what, sizes - empty, reports)], "KB")
 
 
-def _order(service: Service, db: Any, key: str, number: int) -> None:
-    """Order reports one by one, and wait until nothing is left to do for them."""
+def _order(service: Service, db: Any, workspace: UUID, key: str, number: int) -> None:
+    """Order reports one by one, and wait until all are READY."""
     http = Connection(service.port)
     for _ in range(number):
         status, body = http.send(request("POST", PATH, key, orders.body(1)))
         assert status == 201, body
     deadline = time.monotonic() + READY_SECONDS
-    while db.execute(UNFINISHED).fetchone()[0]:
+    while db.execute(UNFINISHED, [workspace]).fetchone()[0]:
         if time.monotonic() > deadline:
             raise TimeoutError("reports are unfinished")
         time.sleep(0.5)

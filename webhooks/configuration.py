@@ -83,7 +83,10 @@ def simulate_answers(workspace_id: UUID, answer: SimulatedAnswer, times: int) ->
     """
     configuration = get_configuration(workspace_id, Environment.SANDBOX, alone=True)
     Configuration.objects.filter(pk=configuration.pk).update(
-        simulated_answer=answer if times else "", simulated_left=times, **breaker.CLOSED
+        simulated_answer=answer if times else "",
+        simulated_left=times,
+        **breaker.CLOSED,
+        failing_since=None,
     )
     schedule_job(JobName.SEND_DELIVERIES)
 

@@ -27,7 +27,7 @@ def delivery(api: Api) -> Delivery:
     return record_delivery(api)
 
 
-def simulate(api: Api, answer: str, times: int = 1) -> None:
+def simulate(api: Api, answer: str, times: float = 1) -> None:
     sent = api.post("/sandbox/receiver", {"answer": answer, "times": times})
     assert sent.status_code == 200, sent.content
 
@@ -85,9 +85,14 @@ def test_delivery_of_a_dead_sender_keeps_its_answer(api: Api, delivery: Delivery
 def test_simulated_answer_does_not_wait_for_a_receiver_that_is_down(
     api: Api, delivery: Delivery
 ):
-    Configuration.objects.update(resting_until=now() + timedelta(days=1), rests=3)
+    Configuration.objects.update(
+        resting_until=now() + timedelta(days=1),
+        rests=3,
+        failures_in_row=10,
+        failing_since=now(),
+    )
 
-    simulate(api, "500")
+    simulate(api, "500", times=1.0)
     send_due_deliveries()
 
     assert attempt_results() == [(1, 500, "")]

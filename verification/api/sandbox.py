@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from django.db.models import Sum
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 from rest_framework.decorators import action
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -63,6 +63,10 @@ OWNERS = {
     "idNumber": SubjectType.INDIVIDUAL,
     "registrationNumber": SubjectType.COMPANY,
 }
+# For a JSON schema 1.0 is an integer, too.
+TAKES_WHOLE_FLOATS = BeforeValidator(
+    lambda n: int(n) if isinstance(n, float) and n.is_integer() else n
+)
 SimulatedAnswerName = one_of("SimulatedAnswer", SimulatedAnswer.values)
 Outcome = one_of("SandboxOutcome", list(OUTCOMES))
 
@@ -111,7 +115,7 @@ class NextResultRequest(RequestShape):
     registration_number: formats.Identifier | None = None
     outcome: Outcome  # type: ignore[valid-type]
     """The check ends as that of the reserved subject with this outcome."""
-    times: Annotated[StrictInt, Field(ge=0, le=MAX_TIMES)] = 1
+    times: Annotated[StrictInt, Field(ge=0, le=MAX_TIMES), TAKES_WHOLE_FLOATS] = 1
     """How many runs get it. 0 takes back what was set."""
 
 
@@ -128,7 +132,7 @@ class ReceiverRequest(RequestShape):
 
     answer: SimulatedAnswerName  # type: ignore[valid-type]
     """`410` disables the configuration, as a receiver's 410 does."""
-    times: Annotated[StrictInt, Field(ge=0, le=MAX_TIMES)] = 1
+    times: Annotated[StrictInt, Field(ge=0, le=MAX_TIMES), TAKES_WHOLE_FLOATS] = 1
     """How many of the next attempts get it. 0 takes back what was set."""
 
 
@@ -142,7 +146,9 @@ class Receiver(Shape):
 class PlayMoneyRequest(RequestShape):
     """How much play money is left in the sandbox."""
 
-    available: Annotated[StrictInt, Field(ge=0, le=1_000_000)] | None
+    available: (
+        Annotated[StrictInt, Field(ge=0, le=1_000_000), TAKES_WHOLE_FLOATS] | None
+    )
     """What orders can spend, in whole units of the currency. null: any amount, as at
     first."""
 
