@@ -36,6 +36,11 @@ include-operation-id = [
 checks.positive_data_acceptance.enabled = false
 
 [[operations]]
+# A search for U+0085 alone is empty, but that is no space to the pattern of a schema.
+include-operation-id = ["listReports", "listRules"]
+checks.positive_data_acceptance.enabled = false
+
+[[operations]]
 # The same Idempotency-Key with another body or address is refused.
 include-operation-id = [
     "actOnConsent",

@@ -24,6 +24,7 @@ from django.shortcuts import render
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from verification.accounts import colleagues
 from verification.backoffice import audit
 from verification.backoffice.roles import is_superuser
 from workspaces import members
@@ -143,9 +144,6 @@ def apply_grant(user: User, provider: IdentityProvider, grant: Grant) -> None:
         if change:
             action, member = change
             audit.record(f"member.{action}", audit.SERVICE, member, reason=reason)
-    # It loads the back office, without which processes of jobs begin.
-    from verification.accounts import colleagues
-
     if provider.staff_roles and colleagues.follow_groups(user, grant.staff_roles):
         audit.record("user.roles-changed", audit.SERVICE, user, reason=reason)
     if not grant:
