@@ -36,6 +36,7 @@ NEW_KEY = b"n" * 32
 # Hashes without a key: of random tokens, of texts, and what `LookupKey` holds.
 DIGESTS = {
     "accounts.StaffInvitation.token_digest",
+    "audit_trail.AuditSeal.hash",
     "backoffice.LookupKey.fingerprint",
     "consents.Consent.token_digest",
     "consents.ConsentRecord.notice_sha256",
