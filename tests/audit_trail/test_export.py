@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.audit_trail.test_check import events as events
-from tests.audit_trail.test_check import record
+from tests.audit_trail.test_check import record, superuser
 from tests.upgrades.story import documents as documents
 from tests.world.receiver import Authority, Receiver, Script
 from tests.world.receiver import authority as authority
@@ -128,6 +128,20 @@ def test_line_has_the_address_and_proves_its_hash(events, syslog):
         sealed, _ = line.pop("hash"), line.pop("address")
         previous = hash_of(previous, line)
         assert previous.hex() == sealed
+
+
+def test_changed_address_does_not_hold_up_the_events_behind_it(events, syslog):
+    with superuser() as cursor:
+        cursor.execute(
+            "UPDATE backoffice_auditevent SET address = (SELECT address FROM "
+            "backoffice_auditevent WHERE id = %s) WHERE id = %s",
+            [events[1].pk, events[0].pk],
+        )
+
+    export_events()
+
+    assert syslog.taken[0]["address"] is None
+    assert numbers(syslog.taken) == list(range(1, 11))
 
 
 def test_receiver_with_a_certificate_of_another_authority_gets_nothing(

@@ -160,7 +160,7 @@ def run_program(
 def running(
     text: str, built: Path, service: Service, client: Client, folder: Path
 ) -> Iterator[IO[str]]:
-    """Run a program that does not end, and yield what it prints."""
+    """Run a program without an end, and yield its output."""
     write_program(text, built, folder)
     with subprocess.Popen(
         ["node", "order.mjs"],

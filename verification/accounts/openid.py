@@ -293,7 +293,7 @@ class Provider(OpenIDConnectProvider):
 
 
 class ProviderAdapter(DefaultSocialAccountAdapter):
-    """Which providers there are, and whom they log in."""
+    """The providers of IDENTITY_PROVIDERS, and the users that each may log in."""
 
     def list_apps(
         self,
@@ -317,9 +317,10 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         return create_session(opened, seconds=provider_grants.CALL_SECONDS)
 
     def authenticate_by_email(self, sociallogin: Any) -> tuple[User, str] | None:
-        """Return the user of the address, who is linked.
+        """Return the user of the address, whom allauth links to the provider.
 
-        Not who has only asked for this address in place of another one: anybody can.
+        A user who has only asked for this address in place of another one does not
+        count: anybody can ask.
         """
         email = sociallogin.claims.email
         is_own = Q(email__iexact=email)

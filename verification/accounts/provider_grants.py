@@ -1,9 +1,9 @@
-"""Whom the identity providers of IDENTITY_PROVIDERS log in, and what they grant.
+"""The logins that the providers of IDENTITY_PROVIDERS may make, and their grants.
 
 A provider is believed for the addresses of its domains alone. Its groups grant a role
 in its workspace, or roles of staff, and are applied at each login; without a grant the
-access ends. Superusers log in by password and second factor: otherwise the
-administrator of a provider could become one, and nobody could log in without it.
+access ends. Superusers log in by password and second factor: so no administrator of a
+provider becomes one, and a superuser can log in while the provider is away.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ FILE_FAULTS: dict[FileFault, Any] = {
     FileFault.INFECTED: _("A virus scanner refuses the file."),
     FileFault.TOO_LONG: _("The file has too many columns. Begin with the template."),
 }
-# What a choice says that was withdrawn while somebody filled in the form
+# The error of a choice that staff withdrew while the member filled in the form
 WITHDRAWN: dict[str, Any] = {
     "checks": _("A chosen check is not offered any more"),
     "package": _("The chosen package is not offered any more"),

@@ -221,8 +221,8 @@ def _recovery() -> Section:
         "Recovery",
         headings=("What", "Newest"),
         rows=[
-            ("Backup", _took(backup, "none")),
-            ("Restore that was tried", _took(drill, "none")),
+            ("Backup", _took(backup)),
+            ("Restore that was tried", _took(drill)),
             (
                 "Archive of the write-ahead log",
                 f"at {format_nairobi(archived)}" if archived else f"none ({mode})",
@@ -232,9 +232,9 @@ def _recovery() -> Section:
     )
 
 
-def _took(row: Backup | RestoreDrill | None, nothing: str) -> str:
+def _took(row: Backup | RestoreDrill | None) -> str:
     if row is None:
-        return nothing
+        return "none"
     return f"{format_nairobi(row.made_at)}, took {row.seconds or 0:.0f} seconds"
 
 

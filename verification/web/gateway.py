@@ -51,7 +51,7 @@ DISCARDED_BYTES = 12 * MIB
 # it does after many objects, however large these are. So the gate collects it after
 # bodies of this size.
 GARBAGE_BYTES = 16 * MIB
-# A new request is refused if those that wait need longer than this.
+# The gate refuses a new request if the waiting ones need longer than this.
 MAX_DELAY_SECONDS = 0.5
 # A request that has waited this long all the same is refused, too.
 WAIT_SECONDS = 2

@@ -101,7 +101,7 @@ def attachment(
 
 
 def read_id(text: str) -> UUID | None:
-    """Return an id that an address names; None for a missing or wrong one."""
+    """Return the id that an address names, or None if it names no id."""
     try:
         return UUID(text)
     except ValueError:

@@ -170,8 +170,8 @@ def _serve(gate: int | None) -> None:
 def _check_database() -> None:
     """Exit if this version cannot run on the database; continue if it is unreachable.
 
-    With wrong keys or a role without rights the server runs as well: every connection
-    is refused, so that requests get 503, and `/readyz` tells monitoring why. With wrong
+    The server also runs with wrong keys or a role without rights: the database refuses
+    every connection, requests get 503, and `/readyz` tells monitoring why. With wrong
     keys `/healthz` is 503, too: another web server may still have the right ones.
     """
     try:

@@ -57,7 +57,7 @@ class AsyncReports(AsyncReportsApi):
     ) -> Report:
         """Return the report once it has ended, however it ended: look at `status`.
 
-        With `decided`, wait for the decision that counts as well. Raise
+        With `decided`, the client also waits for the decision that counts. Raise
         `ActionRequired` as soon as a person must act, and `WaitTimeout` after so many
         seconds.
         """
