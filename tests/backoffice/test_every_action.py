@@ -541,6 +541,8 @@ def confirm(asked, office) -> str:
     for _ in range(3):
         text += asked.inner_text()
         fill(asked)
+        step = asked.locator("#dialog-form, form").last
+        step.evaluate("(step) => step.setAttribute('data-answered', '')")
         with office.expect_response(lambda r: r.request.method == "POST") as posted:
             asked.locator("[type=submit]").first.click()
         target = posted.value.headers.get("hx-redirect", "")
@@ -551,7 +553,7 @@ def confirm(asked, office) -> str:
             office.wait_for_load_state()
             return text
         assert posted.value.status == 200, posted.value.url
-        office.wait_for_timeout(300)
+        office.locator("[data-answered]").wait_for(state="detached")
     raise AssertionError(asked.inner_text())
 
 

@@ -15,8 +15,12 @@ document.addEventListener("DOMContentLoaded", () => {
     document.addEventListener("htmx:afterSettle", () => {
       if (box.querySelector("#dialog-title")) box.setAttribute("aria-labelledby", "dialog-title");
       // The way back comes first where there is nothing to type.
-      const first = box.querySelector("input:not([type=hidden]), textarea, select") || box.querySelector(".cancel");
-      setTimeout(() => (first || box).focus(), 60);
+      const fields = "input:not([type=hidden]), textarea, select";
+      const first = box.querySelector(fields) || box.querySelector(".cancel");
+      setTimeout(() => {
+        // A person who types already stays in the same field.
+        if (!box.contains(document.activeElement?.closest(fields))) (first || box).focus();
+      }, 60);
     });
     box.addEventListener("keydown", (event) => {
       if (event.key !== "Tab") return;
