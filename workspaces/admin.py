@@ -38,7 +38,7 @@ from workspaces.models import (
     Member,
     StaffEntry,
 )
-from workspaces.people import PeopleAdmin
+from workspaces.people_admin import PeopleAdmin
 from workspaces.statements import months
 
 VERBS = {

@@ -408,8 +408,8 @@ def test_page_that_refreshes_itself_keeps_no_session_alive(client):
 
 def test_busy_session_ends_after_a_day(client):
     create_user()
-    log_in(client, "grace@people.test")
     start = now()
+    log_in(client, "grace@people.test")
 
     for hour in range(1, 25):
         with time_machine.travel(start + timedelta(hours=hour), tick=False):

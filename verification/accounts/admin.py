@@ -20,7 +20,8 @@ from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.backoffice.widgets import FactsForm, ReasonForm, dialog_action
 from verification.values.clock import now
 from verification.values.local_time import format_nairobi
-from workspaces.people import PeopleAdmin, address_change_refusal, validate_free_address
+from workspaces.logins import address_change_refusal, validate_free_address
+from workspaces.people_admin import PeopleAdmin
 
 REQUESTED_NOTICE = "It is asked for. Another superuser has to agree within a day."
 

@@ -32,6 +32,7 @@ from verification.notifications.outbox import (
 )
 from verification.values.clock import now
 from verification.values.local_time import utc_text
+from workspaces.logins import remove_second_factors
 
 INVITATION_LIFETIME = timedelta(days=7)
 # A request that nobody approves within this time ends.
@@ -187,9 +188,6 @@ def remove_factor(user: User, *, by: User, reason: str) -> bool:
         raise StaffChangeRefused("They have no second factor.")
     kind = StaffRequest.Kind.FACTOR_REMOVAL
     if _request_or_approve(kind, user, by=by, reason=reason):
-        # It loads the admin, without which processes of jobs begin.
-        from workspaces.people import remove_second_factors
-
         remove_second_factors(user)
         return True
     notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="factor-asked")

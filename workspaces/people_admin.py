@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from allauth.account.models import EmailAddress
-from allauth.account.utils import filter_users_by_email
 from allauth.mfa.models import Authenticator
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
-from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -19,36 +16,7 @@ from unfold.widgets import UnfoldAdminEmailInputWidget
 from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, BackofficeAdmin
 from verification.backoffice.roles import is_superuser
 from verification.backoffice.widgets import ReasonForm, dialog_action, redirect_back
-from verification.notifications.models import Kind
-from verification.notifications.outbox import notify_account_holder
-
-
-def validate_free_address(email: str) -> str:
-    """Return the address in lower case. Raises ValidationError if a user has it."""
-    email = email.strip().lower()
-    if filter_users_by_email(email):
-        raise ValidationError("Somebody has this address already.")
-    return email
-
-
-def remove_second_factors(user: User) -> None:
-    """Remove all factors, end all sessions, and notify the user."""
-    Authenticator.objects.filter(user=user.pk).delete()
-    user.sessions.all().delete()
-    notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="factor-off")
-
-
-def address_change_refusal(user: User) -> str:
-    """Return why one superuser must not change the address of this colleague.
-
-    Without a second factor, the reader of the new mailbox takes over the account. The
-    reason is empty for members, and for colleagues who have not accepted an invitation.
-    """
-    if not user.is_staff or Authenticator.objects.filter(user=user.pk).exists():
-        return ""
-    if not is_superuser(user) and user.last_login is None:
-        return ""
-    return "They have no second factor now, so only the operator changes their address."
+from workspaces import logins
 
 
 class AddressForm(ReasonForm):
@@ -58,7 +26,7 @@ class AddressForm(ReasonForm):
     field_order = ["email", "reason"]
 
     def clean_email(self) -> str:
-        return validate_free_address(self.cleaned_data["email"])
+        return logins.validate_free_address(self.cleaned_data["email"])
 
 
 class PeopleAdmin(BackofficeAdmin):
@@ -128,7 +96,7 @@ class PeopleAdmin(BackofficeAdmin):
     ) -> HttpResponse:
         row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
         with transaction.atomic():
-            remove_second_factors(self.user_of(row))
+            logins.remove_second_factors(self.user_of(row))
             change = "second factor removed"
             self.log_change(request, row, change, verb="factor-removed", reason=reason)
         self.message_user(request, "The second factor is removed.", messages.SUCCESS)
@@ -140,7 +108,7 @@ class PeopleAdmin(BackofficeAdmin):
         if not self.has_people_permission(request, object_id):
             return False
         row = self.get_object(request, object_id) if object_id else None
-        return row is None or not address_change_refusal(self.user_of(row))
+        return row is None or not logins.address_change_refusal(self.user_of(row))
 
     @dialog_action(
         "Change the e-mail address",
@@ -156,24 +124,17 @@ class PeopleAdmin(BackofficeAdmin):
         self, request: HttpRequest, form: Any, object_id: str
     ) -> HttpResponse:
         row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
-        user = self.user_of(row)
+        user, email = self.user_of(row), form.cleaned_data["email"]
         if user.pk == request.user.pk:
             refusal = "Change your own address where you change your password."
             self.message_user(request, refusal, messages.ERROR)
             return redirect_back(request, row)
         with transaction.atomic():
-            user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
-            if refusal := address_change_refusal(user):
-                self.message_user(request, refusal, messages.ERROR)
+            try:
+                user = logins.change_address(user.pk, email)
+            except logins.AddressChangeRefused as refused:
+                self.message_user(request, str(refused), messages.ERROR)
                 return redirect_back(request, row)
-            # The approver of an open request knew the old address.
-            user.staff_requests.all().delete()
-            notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="email")
-            user.email = form.cleaned_data["email"]
-            user.save(update_fields=["email"])
-            EmailAddress.objects.filter(user=user.pk).delete()
-            EmailAddress.objects.create(user_id=user.pk, email=user.email, primary=True)
-            user.sessions.all().delete()
             self.address_changed(request, user)
             change = "e-mail address changed"
             self.log_change(request, row, change, verb="email-changed", reason=reason)

@@ -1,0 +1,66 @@
+"""What staff do for people who can no longer log in: members and colleagues alike."""
+
+from __future__ import annotations
+
+from allauth.account.models import EmailAddress
+from allauth.account.utils import filter_users_by_email
+from allauth.mfa.models import Authenticator
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from verification.backoffice.roles import is_superuser
+from verification.notifications.models import Kind
+from verification.notifications.outbox import notify_account_holder
+
+
+class AddressChangeRefused(Exception):
+    """The address of this person stays; the message says why."""
+
+
+def validate_free_address(email: str) -> str:
+    """Return the address in lower case. Raises ValidationError if a user has it."""
+    email = email.strip().lower()
+    if filter_users_by_email(email):
+        raise ValidationError("Somebody has this address already.")
+    return email
+
+
+def remove_second_factors(user: User) -> None:
+    """Remove all factors, end all sessions, and notify the user."""
+    Authenticator.objects.filter(user=user.pk).delete()
+    user.sessions.all().delete()
+    notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="factor-off")
+
+
+def address_change_refusal(user: User) -> str:
+    """Return why one superuser must not change the address of this colleague.
+
+    Without a second factor, the reader of the new mailbox takes over the account. The
+    reason is empty for members, and for colleagues who have not accepted an invitation.
+    """
+    if not user.is_staff or Authenticator.objects.filter(user=user.pk).exists():
+        return ""
+    if not is_superuser(user) and user.last_login is None:
+        return ""
+    return "They have no second factor now, so only the operator changes their address."
+
+
+@transaction.atomic
+def change_address(user_id: int, email: str) -> User:
+    """Change the address, end all sessions, and notify the old address.
+
+    A link at the next login confirms the new address. Raises AddressChangeRefused.
+    """
+    user = User.objects.select_for_update(no_key=True).get(pk=user_id)
+    if refusal := address_change_refusal(user):
+        raise AddressChangeRefused(refusal)
+    # The approver of an open request knew the old address.
+    user.staff_requests.all().delete()
+    notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="email")
+    user.email = email
+    user.save(update_fields=["email"])
+    EmailAddress.objects.filter(user=user.pk).delete()
+    EmailAddress.objects.create(user_id=user.pk, email=user.email, primary=True)
+    user.sessions.all().delete()
+    return user
