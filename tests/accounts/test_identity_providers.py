@@ -503,6 +503,62 @@ def test_logout_goes_on_at_the_provider(bank, settings):
     assert not is_logged_in(client)
 
 
+def end_sessions(bank, **changes):
+    """Post a logout token, as the provider does without the browser."""
+    token = bank.make_logout_token(changes)
+    client = Client(enforce_csrf_checks=True)
+    return client.post(f"{BEGIN}logout/", {"logout_token": token})
+
+
+def test_logout_at_the_provider_ends_all_sessions_of_the_person_alone(bank):
+    first, _ = enter()
+    second, _ = enter()
+    bank.person = "p2"
+    bank.people["p2"] = bank.people["p1"] | {"email": "amos@bank.test"}
+    other, _ = enter()
+
+    answer = end_sessions(bank, sub="p1")
+
+    assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
+    logged_in = [is_logged_in(client) for client in (first, second, other)]
+    assert logged_in == [False, False, True]
+    assert actions()[-1] == "user.logged-out-by-provider"
+    assert end_sessions(bank, sub="unknown here").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"aud": "another"},
+        {"iss": "https://another.test"},
+        {"sub": None, "sid": "session 1"},
+        {"events": None},
+        {"events": {"http://schemas.openid.net/event/another": {}}},
+        {"nonce": "of an ID token"},
+        {"iat": int(time.time()) - 9_000},
+        {"exp": 1_700_000_000},
+    ],
+)
+def test_logout_token_that_does_not_count_ends_nothing(bank, change):
+    client, _ = enter()
+
+    answer = end_sessions(bank, **change)
+
+    assert (answer.status_code, answer.json()) == (400, {"error": "invalid_request"})
+    assert is_logged_in(client)
+
+
+def test_logout_token_needs_the_signature_and_the_keys_of_the_provider(bank):
+    client, _ = enter()
+    bank.key_for_tokens = make_key("second")
+    assert end_sessions(bank).status_code == 400
+    assert Client().post(f"{BEGIN}logout/").status_code == 400
+
+    bank.faults.status, bank.faults.path = 503, "jwks"
+    assert end_sessions(bank).status_code == 503
+    assert is_logged_in(client)
+
+
 SETTING = {
     "id": "bank",
     "name": "Bank",

@@ -106,14 +106,25 @@ class FakeIdentity(FakeServer):
             "nonce": asked.query.get("nonce"),
             **({} if self.userinfo is not None else self.people[self.person]),
         }
-        token = jwt.encode(
-            _changed(claims, self.id_token),
-            self.key_for_tokens,
-            self.algorithm,
-            headers={"kid": self.key_id},
-        )
+        token = self.sign(_changed(claims, self.id_token))
         sent = {"access_token": "opaque", "token_type": "Bearer", "id_token": token}
         return Answer(200, sent)
+
+    def make_logout_token(self, changes: dict[str, Any]) -> str:
+        claims = {
+            "iss": self.url,
+            "sub": self.person,
+            "aud": CLIENT,
+            "iat": int(time.time()),
+            "jti": secrets.token_hex(8),
+            "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+        }
+        return self.sign(_changed(claims, changes))
+
+    def sign(self, claims: dict[str, Any]) -> str:
+        return jwt.encode(
+            claims, self.key_for_tokens, self.algorithm, headers={"kid": self.key_id}
+        )
 
     def get_jwks(self, request: Request) -> Answer:
         public = jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key(), as_dict=True)

@@ -9,6 +9,7 @@ the person, and name and address of a new user.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,9 +35,17 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseRedirect,
+    JsonResponse,
+)
 from django.shortcuts import render
 from django.urls import reverse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
 from requests import RequestException, Session
 
 from verification.accounts import colleagues, provider_grants
@@ -60,6 +69,10 @@ MAX_NAME_LENGTH = 150
 # Addresses in the discovery document
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 OPTIONAL_ENDPOINTS = ("userinfo_endpoint", "end_session_endpoint")
+# The event in a logout token: OpenID Connect Back-Channel Logout 1.0, section 2.4
+LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
+# So many seconds after it was issued, a logout token still counts.
+LOGOUT_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +107,22 @@ def read_claims(
     name = claims.get("name")
     acr, amr = id_token.get("acr"), id_token.get("amr")
     methods = amr if isinstance(amr, list) else []
-    subject = f"{id_token['iss']} {id_token['sub']}"
     return Claims(
-        # The issuer is part of it: another one under the same id opens no account.
-        uid=hashlib.sha256(subject.encode()).hexdigest(),
+        uid=_uid_of(id_token),
         email=email,
         name=one_line(name)[:MAX_NAME_LENGTH] if isinstance(name, str) else "",
         groups=_read_groups(provider.groups_claim, claims),
         has_second_factor=acr in provider.second_factor_acr
         or any(method in provider.second_factor_amr for method in methods),
     )
+
+
+def _uid_of(token: dict[str, Any]) -> str:
+    """Return the digest of the person's id, by which their account is found.
+
+    The issuer is part of it: another one under the same id opens no account.
+    """
+    return hashlib.sha256(f"{token['iss']} {token['sub']}".encode()).hexdigest()
 
 
 def _read_groups(name: str, claims: dict[str, Any]) -> tuple[str, ...]:
@@ -213,9 +232,28 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
         return f"{url}{'&' if '?' in url else '?'}{urlencode(given)}"
 
     def _read_id_token(self, app: SocialApp, id_token: Any) -> dict[str, Any]:
-        """Return the claims of the token. Raises LoginRefused.
+        """Return the claims of the ID token. Raises LoginRefused."""
+        data = self._read_token(id_token, ["exp", "iat", "sub", "nonce"])
+        several = isinstance(data["aud"], list) and len(data["aud"]) > 1
+        party = data.get("azp", None if several else app.client_id)
+        if data["nonce"] != self.nonce or party != app.client_id:
+            raise LoginRefused("token")
+        return data
 
-        The keys are fetched at each login, so a provider may change them at any time.
+    def read_logout_token(self, token: Any) -> str:
+        """Return the uid of the person whom the token logs out. Raises LoginRefused."""
+        data = self._read_token(token, ["iat", "sub", "jti", "events"])
+        events = data["events"]
+        is_logout = isinstance(events, dict) and LOGOUT_EVENT in events
+        is_old = time.time() - data["iat"] > LOGOUT_SECONDS
+        if not is_logout or is_old or "nonce" in data:
+            raise LoginRefused("token")
+        return _uid_of(data)
+
+    def _read_token(self, token: Any, required: list[str]) -> dict[str, Any]:
+        """Return the claims of a token of this issuer for us. Raises LoginRefused.
+
+        The keys are fetched each time, so a provider may change them at any time.
         """
         with get_adapter().get_requests_session() as session:
             answer = session.get(self.openid_config["jwks_uri"])
@@ -223,20 +261,16 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
             keys = answer.json()
         try:
             data: dict[str, Any] = jwt.decode(
-                id_token,
-                _signing_key(keys, id_token),
+                token,
+                _signing_key(keys, token),
                 algorithms=ALGORITHMS,
                 issuer=self.setting.issuer,
-                audience=app.client_id,
+                audience=self.setting.client_id,
                 leeway=LEEWAY,
-                options={"require": ["iss", "aud", "exp", "iat", "sub", "nonce"]},
+                options={"require": ["iss", "aud", *required]},
             )
         except (jwt.PyJWTError, AttributeError, KeyError, TypeError, ValueError) as e:
             raise LoginRefused("token") from e
-        several = isinstance(data["aud"], list) and len(data["aud"]) > 1
-        party = data.get("azp", None if several else app.client_id)
-        if data["nonce"] != self.nonce or party != app.client_id:
-            raise LoginRefused("token")
         return data
 
 
@@ -456,6 +490,35 @@ def end_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     provider = _find_provider(provider_id)
     view = OAuth2CallbackView.adapter_view(OpenIdAdapter(request, provider_id))
     return _answer(request, provider, lambda: view(request))
+
+
+@csrf_exempt
+@require_POST
+def end_sessions(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """End all sessions of a person whom the provider has logged out (back-channel)."""
+    provider = _find_provider(provider_id)
+    adapter = OpenIdAdapter(request, provider_id)
+    try:
+        uid = adapter.read_logout_token(request.POST.get("logout_token"))
+    except (RequestException, Blocked):
+        return JsonResponse({"error": "temporarily_unavailable"}, status=503)
+    except LoginRefused:
+        audit.write_security_log(
+            "provider-logout", "refused", request, provider=provider.id
+        )
+        return JsonResponse({"error": "invalid_request"}, status=400)
+    found = SocialAccount.objects.filter(provider=provider.id, uid=uid)
+    with transaction.atomic():
+        for user in User.objects.filter(pk__in=found.values("user")):
+            user.sessions.all().delete()
+            audit.record(
+                "user.logged-out-by-provider",
+                audit.SERVICE,
+                user,
+                workspace_id=provider.workspace,
+                reason=provider.name,
+            )
+    return HttpResponse()
 
 
 def leave_for(request: HttpRequest, url: str, name: str) -> HttpResponse:

@@ -29,6 +29,12 @@ urlpatterns = [
         "openid_connect_callback",
         openid.end_login,
     ),
+    _page(
+        "login/<slug:provider_id>/logout/",
+        "openid_connect_end_sessions",
+        openid.end_sessions,
+        limit=600,
+    ),
     _page("logout/", "account_logout", views.logout),
     _page("signup/", "account_signup", account.signup, limit=10),
     _page("join/<str:token>/", "account_join", views.join, limit=10),
