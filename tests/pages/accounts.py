@@ -36,8 +36,12 @@ LINKS = {
     "account_reset_password_from_key_done",
     "mfa_login_webauthn",
 }
-# tests/browser/test_passkeys.py looks at it: it needs a passkey of a real browser.
-OF_A_PASSKEY = "mfa_reauthenticate_webauthn"
+NOT_WALKED = {
+    # tests/browser/test_passkeys.py looks at it: it needs a passkey of a real browser.
+    "mfa_reauthenticate_webauthn",
+    # No page: the identity provider posts to it.
+    "openid_connect_end_sessions",
+}
 OF_A_MEMBER = {
     "account_logout",
     "account_email",
