@@ -16,7 +16,7 @@ PAGE = 21
 # One request in 50 is refused, in 100,000 in error. Ids hold times of the last 29 days.
 FILL = """
 INSERT INTO workspaces_apirequest (id, key_id, method, route, status, problem,
-    reasons, duration_ms, request_id)
+    reasons, duration_ms, given_id)
 SELECT (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint
         - n * (29 * 86400000::bigint / %(rows)s)), 12, '0')
         || '7' || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15)

@@ -49,7 +49,9 @@ class Event(models.Model):
     IMPERSONAL_NAMES = (Name.REPORT_RESTRICTED, Name.REPORT_ERASED)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="events")
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="events", db_index=False
+    )
     environment = models.CharField(max_length=10, choices=Environment)
     name = models.CharField(max_length=30, choices=Name)
     # The cause, such as a result and its attempt: one cause makes one event.

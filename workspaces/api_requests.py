@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,14 +15,13 @@ from django.db import connection
 
 from verification.db.base import force_custom_plan
 from verification.db.ids import first_id_at
-from verification.jobs.queue import beat, job, schedule_job
+from verification.jobs.queue import job
 from verification.values.clock import now
 from workspaces.models import ApiRequest
 
 RETENTION = timedelta(days=30)
-# The cluster stops a job after two minutes.
-PURGE_SECONDS = 60.0
-BATCH_SIZE = 10_000
+# Weeks that have their partition before they come, should the jobs stand still.
+AHEAD = timedelta(days=14)
 # Each key has its newest rows at one end of an index.
 NEWEST = """
 SELECT request.id FROM unnest(%(keys)s::uuid[]) AS k(id) CROSS JOIN LATERAL (
@@ -31,11 +29,6 @@ SELECT request.id FROM unnest(%(keys)s::uuid[]) AS k(id) CROSS JOIN LATERAL (
     WHERE key_id = k.id AND {conditions} ORDER BY id DESC LIMIT %(size)s
 ) request
 ORDER BY request.id DESC LIMIT %(size)s
-"""
-PURGE = """
-DELETE FROM workspaces_apirequest WHERE id IN (
-    SELECT id FROM workspaces_apirequest WHERE id < %s ORDER BY id LIMIT %s
-)
 """
 
 
@@ -57,12 +50,22 @@ class ApiRequestFilters:
             "status >= {}": self.first_status,
             "status <= {}": self.last_status,
             "problem = {} AND problem <> ''": self.problem,
-            "route = {}": self.route,
+            "hashtext(route) = hashtext({0}) AND route = {0}": self.route,
             "id >= {}": first_id_at(self.since) if self.since else None,
             "id < {}": first_id_at(self.until) if self.until else None,
-            "request_id = {}": self.request_id,
+            self._has_request_id: self.request_id,
         }
         return {sql: value for sql, value in given.items() if value is not None}
+
+    @property
+    def _has_request_id(self) -> str:
+        given = "given_id = {0} AND given_id <> ''"
+        try:
+            is_uuid = str(UUID(self.request_id or "")) == self.request_id
+        except ValueError:
+            return given
+        # Of the service or of the client: it may use UUIDs as well.
+        return f"({given} OR id = {{0}}::text::uuid)" if is_uuid else given
 
 
 @force_custom_plan()
@@ -97,14 +100,10 @@ def list_api_requests(
 
 @job
 def purge_api_requests() -> None:
-    """Delete requests after RETENTION, in batches."""
-    stop_at = time.monotonic() + PURGE_SECONDS
-    bound = first_id_at(now() - RETENTION)
+    """Drop the weeks that ended before RETENTION, and make those that come.
+
+    The list shows no row that is older, even if its week is not over.
+    """
+    at = now()
     with connection.cursor() as cursor:
-        while True:
-            cursor.execute(PURGE, [bound, BATCH_SIZE])
-            if cursor.rowcount < BATCH_SIZE or not beat():
-                return
-            if time.monotonic() > stop_at:
-                break
-    schedule_job(purge_api_requests)
+        cursor.execute("SELECT keep_api_requests(%s, %s)", [at - RETENTION, at + AHEAD])

@@ -12,7 +12,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import HashIndex
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
-from django.db.models import ExpressionWrapper, F, Q
+from django.db.models import ExpressionWrapper, F, Func, Q
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
@@ -627,8 +627,9 @@ class ApiKey(models.Model):
 class ApiRequest(models.Model):
     """A request with an API key, and how it was answered: without body and query.
 
-    There are very many. The id has the time of the answer, so the indexes need no other
-    column for it, and there is no constraint that would read the key for each row.
+    There are very many. The id is the request's own, and has its time, so the indexes
+    need no other column for it, and there is no constraint that would read the key for
+    each row. The table has a partition for each week, which is dropped in the end.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -649,13 +650,20 @@ class ApiRequest(models.Model):
     problem = models.CharField(max_length=40, blank=True)
     reasons = ArrayField(models.CharField(max_length=40), default=list)
     duration_ms = models.PositiveIntegerField()
-    request_id = models.CharField(max_length=128)
+    # The X-Request-Id of the client, if it sent one.
+    given_id = models.CharField(max_length=128, blank=True)
 
     class Meta:
         default_permissions = ()
         indexes = [
             models.Index(fields=["key", "id"], name="api_requests_of_a_key"),
-            models.Index(fields=["key", "route", "id"], name="api_requests_by_route"),
+            # The address is longer than the rest of the entry.
+            models.Index(
+                F("key"),
+                Func(F("route"), function="hashtext"),
+                F("id"),
+                name="api_requests_by_route",
+            ),
             models.Index(
                 fields=["key", "problem", "id"],
                 condition=~Q(problem=""),
@@ -671,15 +679,23 @@ class ApiRequest(models.Model):
                 condition=Q(status__gte=500),
                 name="api_requests_in_error",
             ),
-            HashIndex(fields=["request_id"], name="api_requests_by_request_id"),
+            HashIndex(
+                fields=["given_id"],
+                condition=~Q(given_id=""),
+                name="api_requests_by_given_id",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.method} {self.route} {self.status}"
 
     @property
-    def answered_at(self) -> datetime:
+    def received_at(self) -> datetime:
         return time_of_id(self.id)
+
+    @property
+    def request_id(self) -> str:
+        return self.given_id or str(self.id)
 
     @property
     def address(self) -> str:

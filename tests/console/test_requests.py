@@ -1,7 +1,7 @@
 """The console's list of API requests: records, filters, pages, and the purge."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -11,12 +11,12 @@ from tests.world.clients import ATTESTED, HOSTED, Api, person
 from tests.world.console import ConsoleVisitor
 from tests.world.logs import log_lines as log_lines
 from verification.console.base import PAGE_SIZE
-from verification.db.ids import first_id_at, uuid7
+from verification.db.ids import first_id_at, time_of_id, uuid7
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
 from verification.web.request_records import MAX_WAITING, RecordWriter, writer
 from workspaces import keys
-from workspaces.api_requests import RETENTION, purge_api_requests
+from workspaces.api_requests import AHEAD, RETENTION, purge_api_requests
 from workspaces.models import ApiRequest
 
 DROPPED = "verification_request_records_dropped_total"
@@ -55,7 +55,7 @@ def test_request_is_recorded_with_its_facts(api):
     assert read.key_id == api.key.pk
     assert read.request_id == answer["X-Request-Id"]
     assert read.problem == ""
-    assert abs(now() - read.answered_at) < timedelta(minutes=1)
+    assert abs(now() - read.received_at) < timedelta(minutes=1)
 
 
 def test_refusal_is_recorded_with_the_codes_of_its_faults(api):
@@ -161,6 +161,14 @@ def test_requests_are_filtered_by_key_and_request_id(owner, answered):
     assert len(shown(owner, request_id=last.request_id)) == 1
 
 
+def test_request_is_found_by_the_id_that_its_client_sent(owner, api):
+    for given in ("of-ours.1", "0b9cf2a4-8b4f-4c62-9d0e-6a1f2c3d4e5f"):
+        api._http.get("/api/v1/reports", headers={"X-Request-Id": given})
+
+        (row,) = shown(owner, request_id=given)
+        assert given in row
+
+
 def test_requests_of_this_minute_are_in_its_interval(owner, answered):
     minute = f"{now().astimezone(NAIROBI):%Y-%m-%dT%H:%M}"
 
@@ -196,17 +204,52 @@ def test_requests_of_others_are_not_listed(owner, stranger, api, live_api):
     assert shown(stranger, key=str(api.key.pk)) == []
 
 
-def test_old_requests_are_neither_listed_nor_kept(owner, api):
+def test_requests_older_than_the_retention_are_not_listed(owner, api):
     api.get("/reports")
     (row,) = recorded()
     old = first_id_at(now() - RETENTION - timedelta(seconds=1))
+    keep_weeks(since=time_of_id(old))
     ApiRequest.objects.filter(pk=row.pk).update(id=old)
     api.get("/reports")
 
     assert len(shown(owner)) == 1
+
+
+def keep_weeks(since: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT keep_api_requests(%s, %s)", [since, now() + AHEAD])
+
+
+def number_of_weeks() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_inherits "
+            "WHERE inhparent = 'workspaces_apirequest'::regclass"
+        )
+        return int(cursor.fetchone()[0])
+
+
+def test_purge_drops_the_weeks_before_the_retention(api):
+    oldest = now() - RETENTION
+    week_before = oldest - timedelta(days=7)
+    keep_weeks(since=week_before)
+    for moment in (week_before, oldest):
+        ApiRequest.objects.create(**row_of(api.key.pk) | {"id": first_id_at(moment)})
+
     purge_api_requests()
-    assert ApiRequest.objects.filter(pk=old).count() == 0
-    assert ApiRequest.objects.count() == 1
+
+    (left,) = ApiRequest.objects.all()
+    assert left.received_at == time_of_id(first_id_at(oldest))
+
+
+def test_purge_makes_the_weeks_to_come(api):
+    keep_weeks(since=now() + timedelta(days=60))
+    assert number_of_weeks() == 0
+    in_two_weeks = row_of(api.key.pk) | {"id": first_id_at(now() + AHEAD)}
+
+    purge_api_requests()
+
+    assert ApiRequest.objects.create(**in_two_weeks).received_at > now()
 
 
 def row_of(key_id: object) -> dict[str, object]:
@@ -220,7 +263,7 @@ def row_of(key_id: object) -> dict[str, object]:
         "problem": "",
         "reasons": ["a", "b"],
         "duration_ms": 3,
-        "request_id": "r",
+        "given_id": "r",
     }
 
 

@@ -143,8 +143,10 @@ def columns_with_text() -> set[str]:
     with connection.cursor() as cursor:
         cursor.execute(
             """SELECT table_name || '.' || column_name
-            FROM information_schema.columns
-            WHERE table_schema = current_schema() AND data_type <> ALL(%s)""",
+            FROM information_schema.columns JOIN pg_class
+                ON oid = format('%%I.%%I', table_schema, table_name)::regclass
+            WHERE table_schema = current_schema() AND data_type <> ALL(%s)
+                AND NOT relispartition""",
             [list(WITHOUT_TEXT)],
         )
         found = {name for (name,) in cursor.fetchall()}

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -16,6 +17,8 @@ from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from verification.backups.checks import check_keys
 from verification.privacy.personal_data import refresh_statistics
+from verification.values.clock import now
+from workspaces.api_requests import purge_api_requests
 
 ROLE = "served by tests"
 
@@ -40,6 +43,29 @@ def test_role_serves_orders_and_checks(api: Api, role: None):
     api.work()
 
     assert api.get(f"/reports/{report['id']}").json()["status"] == "READY"
+
+
+def test_role_divides_the_records_of_requests(role: None):
+    call_command("grant_rights", ROLE)
+    weeks = "SELECT count(*) FROM pg_inherits WHERE inhparent = %s::regclass"
+    with connection.cursor() as cursor:
+        year_ago = now() - timedelta(days=365)
+        cursor.execute("SELECT keep_api_requests(%s, %s)", [year_ago, now()])
+        become(ROLE)
+
+        purge_api_requests()
+
+        cursor.execute(weeks, ["workspaces_apirequest"])
+        assert cursor.fetchone()[0] < 10
+
+
+def test_role_without_rights_drops_no_records_of_requests(role: None):
+    with connection.cursor() as cursor:
+        cursor.execute(f'GRANT USAGE ON SCHEMA public TO "{ROLE}"')
+        cursor.execute(f'SET SESSION AUTHORIZATION "{ROLE}"')
+
+    with pytest.raises(ProgrammingError, match="no right"):
+        purge_api_requests()
 
 
 @pytest.mark.parametrize(

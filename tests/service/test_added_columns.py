@@ -11,9 +11,10 @@ from tests.world.service import Service
 from tests.world.waiting import until
 
 pytestmark = pytest.mark.slow
+# A partition has the columns of its table.
 TABLES = """
-SELECT table_name FROM information_schema.tables
-WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1
+SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace
+    AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY 1
 """
 # A statement is prepared when it runs for the fifth time on a connection.
 REPORTS = 12

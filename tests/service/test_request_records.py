@@ -9,7 +9,7 @@ from tests.world.waiting import until
 def number_of_records(service: Service, request_id: str) -> int:
     with service.connect() as connection:
         row: Any = connection.execute(
-            "SELECT count(*) FROM workspaces_apirequest WHERE request_id LIKE %s",
+            "SELECT count(*) FROM workspaces_apirequest WHERE given_id LIKE %s",
             [request_id],
         ).fetchone()
     return int(row[0])

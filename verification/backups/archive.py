@@ -66,9 +66,14 @@ SERVER_PARTS = {"host", "hostaddr", "port", "load_balance_hosts"}
 # Tables without rows in a backup: who reads it must not get in, and a restored
 # database has no visitors.
 LEFT_OUT = ("accounts_session", "account_emailconfirmation")
+# A table with partitions has their rows.
 TABLES = """
-SELECT table_name FROM information_schema.tables
-WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY 1
+SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition
+    AND relnamespace = current_schema()::regnamespace ORDER BY 1
+"""
+PARTITIONED = """
+SELECT relname FROM pg_class
+WHERE relkind = 'p' AND relnamespace = current_schema()::regnamespace
 """
 COLUMNS = """
 SELECT table_name, column_name FROM information_schema.columns
@@ -176,7 +181,12 @@ def _private_files() -> Iterator[None]:
 def _open_snapshot() -> Iterator[psycopg.Connection[Any]]:
     """Open a session that sees the database as it is at this moment."""
     with psycopg.connect(settings.DATABASE_DIRECT_URL) as db:
+        partitioned = db.execute(PARTITIONED).fetchall()
+        db.commit()
         db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        # Before the snapshot begins: no partition is dropped that it sees.
+        for (table,) in partitioned:
+            db.execute(f'LOCK TABLE "{table}" IN ACCESS SHARE MODE')
         db.execute("SET LOCAL statement_timeout = 0")
         # It waits for pg_dump.
         db.execute("SET LOCAL idle_in_transaction_session_timeout = 0")

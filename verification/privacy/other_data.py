@@ -83,7 +83,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "workspaces_apikey": CLIENT,
     # The face of a company: its logo, colour, office hours and hosts
     "workspaces_brand": CLIENT,
-    "workspaces_apirequest": {CODES: "method route problem reasons request_id"},
+    "workspaces_apirequest": {CODES: "method route problem reasons given_id"},
     "workspaces_invitation": ACCOUNTS,
     "workspaces_ledgerentry": {BOOKS: "note", ACTORS: "actor"},
     "workspaces_note": STAFF,

@@ -194,7 +194,7 @@ PURGES: dict[str, tuple[str, str]] = {
     ),
     "workspaces.api_requests.purge_api_requests": (
         "times, addresses and outcomes of clients' requests",
-        f"after {api_requests.RETENTION.days} days",
+        f"a week at a time, after {api_requests.RETENTION.days} days",
     ),
     "verification.accounts.sessions.purge_sessions": (
         "sessions of members and staff",

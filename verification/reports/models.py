@@ -355,7 +355,7 @@ class IdempotencyRecord(models.Model):
     """The stored answer to a request with an Idempotency-Key."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    workspace = models.ForeignKey(Workspace, models.CASCADE)
+    workspace = models.ForeignKey(Workspace, models.CASCADE, db_index=False)
     environment = models.CharField(max_length=10, choices=Environment)
     # Hashed, as a client may put a person's number into its key.
     key = KeyedHashField()

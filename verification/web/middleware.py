@@ -44,8 +44,10 @@ from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.problems import Problem, wrong_member
 from verification.api.urls import nearest_address
 from verification.console import base as console
+from verification.db.ids import uuid7
 from verification.files.storage import StorageUnavailable
 from verification.hosted import hosted_pages as hosted
+from verification.values import clock
 from verification.values.local_time import NAIROBI
 from verification.web import gateway, metrics, pages, request_records, static_files
 from verification.web.bodies import (
@@ -95,8 +97,10 @@ class RequestLogMiddleware(_Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         started = time.perf_counter()
         given = request.headers.get("X-Request-Id", "")
-        id = given if VALID_REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
-        request.id = id  # type: ignore[attr-defined]
+        # The id of the request's record, too
+        own = uuid7(nanoseconds=int(clock.now().timestamp() * 1e9))
+        id = given if VALID_REQUEST_ID.fullmatch(given) else str(own)
+        request.id, request.own_id = id, own  # type: ignore[attr-defined]
         token = request_id.set(id)
         try:
             with _span(request) as span:

@@ -17,8 +17,6 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from verification.db.bulk_insert import Row, Rows, insert
-from verification.db.ids import uuid7
-from verification.values import clock
 from verification.web import metrics
 from verification.web.request import API_KEY
 from workspaces.models import ApiRequest
@@ -115,9 +113,10 @@ def record_request(
         return
     problem = getattr(response, "problem", None)
     report_id = match.kwargs.get("reportId")
+    id, own_id = request.id, request.own_id  # type: ignore[attr-defined]
     writer.add(
         {
-            "id": uuid7(nanoseconds=int(clock.now().timestamp() * 1e9)),
+            "id": own_id,
             "key_id": key.pk,
             "method": method,
             "route": match.route[:100],
@@ -126,6 +125,6 @@ def record_request(
             "problem": problem.kind.code if problem else "",
             "reasons": problem.reasons[:MAX_REASONS] if problem else [],
             "duration_ms": round(seconds * 1000),
-            "request_id": request.id,  # type: ignore[attr-defined]
+            "given_id": "" if id == str(own_id) else id,
         }
     )
