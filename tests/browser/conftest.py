@@ -1,7 +1,7 @@
 """Chromium on a phone's screen, against the real service.
 
 CHROMIUM names another browser than Debian's. `tests/pages` looks at every page; here
-people do their work, and pictures of what only they reach are left beside those.
+people do their work. With PICTURES=1 both leave pictures in `.data/screenshots/`.
 """
 
 import os
@@ -17,6 +17,8 @@ from tests.world.clients import HOSTED, person
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 SCREENSHOTS = settings.BASE_DIR / ".data" / "screenshots"
+# Pictures take a quarter of the time of these tests.
+PICTURES = os.environ.get("PICTURES") == "1"
 NARROW = {"width": 320, "height": 640}
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
@@ -46,16 +48,11 @@ STILL = """() => {
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
-def take_screenshots(page, name):
-    """Save `<name>-1280.png` and `<name>-360.png` for a person to look at.
-
-    Leaves the page at the width of a phone.
-    """
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    for size in (DESK, PHONE):
-        page.set_viewport_size(size)
-        path = SCREENSHOTS / f"{name}-{size['width']}.png"
-        page.screenshot(path=path, full_page=True)
+def take_picture(page, name):
+    """Save `<name>.png` for a person to look at, if pictures are wanted."""
+    if PICTURES:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 
 @pytest.fixture(scope="session")
@@ -135,12 +132,14 @@ def let_get_messages(service, client):
 
 @pytest.fixture
 def look(page):
-    """Take pictures of a page that `tests/pages` does not reach, and check it."""
+    """Check a page that `tests/pages` does not reach, and take its pictures."""
 
     def at(name):
         # A click waits until another page begins, and not for the whole of it.
         page.wait_for_load_state()
-        take_screenshots(page, name)
+        for size in (DESK, PHONE) if PICTURES else ():
+            page.set_viewport_size(size)
+            take_picture(page, f"{name}-{size['width']}")
         found = Axe().run(page, options=WCAG)
         assert found.violations_count == 0, found.generate_report()
         page.set_viewport_size(NARROW)

@@ -4,7 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.conftest import SCREENSHOTS, STILL, WCAG
+from tests.browser.conftest import STILL, WCAG, take_picture
 from tests.browser.people import log_in, make_staff, set_up_second_factor
 
 pytestmark = pytest.mark.slow
@@ -35,11 +35,10 @@ def office(page, service, cookies, request):
 
 
 def see(page, name: str) -> None:
-    """Save a picture, and check the accessibility of the page."""
+    """Check the accessibility of the page, and take its picture."""
     page.wait_for_load_state()
     page.evaluate(STILL)
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"admin-{name}-{page.theme}.png")
+    take_picture(page, f"admin-{name}-{page.theme}")
     found = Axe().run(page, options=WCAG)
     assert found.violations_count == 0, found.generate_report()
 

@@ -8,7 +8,7 @@ import requests
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.conftest import SCREENSHOTS, STILL, WCAG
+from tests.browser.conftest import STILL, WCAG, take_picture
 from tests.browser.people import (
     PASSWORD,
     go_to,
@@ -228,16 +228,10 @@ def answer(
 
 
 def see(office, name: str) -> None:
-    """Save a picture, and check the accessibility of the page."""
+    """Check the accessibility of the page, and take its picture."""
     office.wait_for_load_state()
-    # The viewport gets the page's height: else the footer would cover a part.
-    size = office.viewport_size
-    height = office.evaluate("document.documentElement.scrollHeight")
-    office.set_viewport_size({**size, "height": max(size["height"], height)})
     office.evaluate(STILL)
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    office.screenshot(path=SCREENSHOTS / f"go-live-{name}.png")
-    office.set_viewport_size(size)
+    take_picture(office, f"go-live-{name}")
     found = Axe().run(office, options=WCAG)
     assert found.violations_count == 0, found.generate_report()
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import DESK, take_screenshots
+from tests.browser.conftest import DESK, take_picture
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def test_reference_of_the_api_is_dark_in_the_dark(page, service):
     page.emulate_media(color_scheme="dark")
     page.goto(f"{service.url}/docs/try")
     expect(page.get_by_text("/api/v1/reports", exact=True).first).to_be_visible()
-    take_screenshots(page, "docs-try-dark")
+    take_picture(page, "docs-try-dark")
 
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     ink = page.evaluate(

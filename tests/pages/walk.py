@@ -1,18 +1,23 @@
-"""A walk over pages: each is looked at in every form, and gets its pictures.
+"""A walk over pages: each is looked at in every form.
 
 walk.see("console-home", "/console/...")
 walk.end()
 
 A page is loaded once in English at a desk and once in Kiswahili on a phone. It must fit
-a narrow screen, larger and wider text, and axe must find nothing: every rule once in
-each language, and contrasts in dark and in forced colours as well. Pictures are left in
-`.data/screenshots/` as `<name>-{light,dark,390,sw}.png`, and the times of first paints
-and the shifts of the layout in `paint-<part>.txt` beside them.
+a narrow screen, larger and wider text, and axe must find nothing. It tries each rule on
+each page in English. It measures contrasts (light, dark, forced colours) on a page with
+text of a look that no page before has had: colours, grounds, size. It tries the rules
+again on the phone where an element of a new kind is shown.
+
+With PICTURES=1 pictures are left in `.data/screenshots/` as
+`<name>-{light,dark,390,sw}.png`, and the times of first paints and the shifts of the
+layout in `paint-<part>.txt` beside them.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -25,11 +30,13 @@ from playwright.sync_api import Page
 from tests.browser.conftest import (
     DESK,
     NARROW,
+    PICTURES,
     SCREENSHOTS,
     SPACED,
     STILL,
     WCAG,
     WIDTH,
+    take_picture,
 )
 
 PHONE = {"width": 390, "height": 844}
@@ -78,13 +85,39 @@ WIDEST = """() => [...document.querySelectorAll('body *')].filter(e => {
     .slice(0, 6).join(' ')"""
 OWN_COLOURS = """() => [...document.querySelectorAll('main *')].some(
     e => e.innerText && getComputedStyle(e).forcedColorAdjust === 'none')"""
+# All that the contrast of a text depends on, once for each distinct value: of its own
+# and of what is behind it.
+LOOKS = """() => {
+    const looks = new Set()
+    for (const e of document.querySelectorAll('body *')) {
+        const isText = e.matches('input, select, textarea')
+            || [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())
+        if (!isText || !e.checkVisibility()) continue
+        const own = getComputedStyle(e)
+        const look = [own.color, own.fontSize, own.fontWeight, own.textShadow]
+        for (let at = e; at; at = at.parentElement) {
+            const {backgroundColor, backgroundImage, opacity, position} =
+                getComputedStyle(at)
+            const isGround = backgroundColor !== 'rgba(0, 0, 0, 0)'
+                || backgroundImage !== 'none'
+            if (isGround || opacity !== '1' || position !== 'static')
+                look.push(backgroundColor, backgroundImage, opacity, position)
+        }
+        looks.add(look.join(' '))
+    }
+    return [...looks]
+}"""
+# What an element is, and what it is in.
+KINDS = """() => [...new Set([...document.querySelectorAll('body *')]
+    .filter(e => e.checkVisibility()).map(e => [e.parentElement, e].map(
+        one => [one.tagName, one.type, one.role, one.getAttribute('class')].join(' ')
+    ).join(' > ')))]"""
 AXE = """options => axe.run(document, options).then(found => found.violations.map(
     one => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 200),
         one.nodes[0].failureSummary].join(' | ')))"""
-RULES = {**WCAG, "resultTypes": ["violations"]}
 CONTRAST = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
-# Colours are the same in both languages.
-WORDS = {**RULES, "rules": {"color-contrast": {"enabled": False}}}
+EVERY_RULE = {**WCAG, "resultTypes": ["violations"]}
+RULES = {**EVERY_RULE, "rules": {"color-contrast": {"enabled": False}}}
 SUBMIT = """() => {
     const form = document.querySelector('main form[method=post]')
     const button = form.querySelector('button:not([type=button])')
@@ -108,9 +141,9 @@ class Walk:
     figures: list[tuple[str, float, float, int]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     _sizes: dict[str, int] = field(default_factory=dict)
+    _seen: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         context = self.page.context
         context.add_init_script(WATCH)
         self._devtools = context.new_cdp_session(self.page)
@@ -140,7 +173,6 @@ class Walk:
         path: str,
         act: Callable[[Page], Any] = stay,
         languages: Sequence[str] = ("en", "sw"),
-        rules: dict[str, Any] = RULES,
     ) -> None:
         """Look at the page in every form; `act` leads to the state to look at."""
         assert name not in self.names, f"two pages are named {name}"
@@ -148,17 +180,18 @@ class Walk:
         self._at = name
         self._open(path, languages[0], DESK, act)
         self._measure(path)
-        self._run_axe("light", rules)
+        self._run_axe("light", EVERY_RULE if self._is_new("light", LOOKS) else RULES)
         self._devtools.send("Page.setFontSizes", LARGE)
         self._fits("with large text")
         self._devtools.send("Page.setFontSizes", USUAL)
         self._picture("light")
         self.page.emulate_media(color_scheme="dark")
         self._picture("dark")
-        self._run_axe("dark", CONTRAST)
+        if self._is_new("dark", LOOKS):
+            self._run_axe("dark", CONTRAST)
         self.page.emulate_media(color_scheme="light", forced_colors="active")
         # All other colours are the browser's, whose contrasts the reader has chosen.
-        if self.page.evaluate(OWN_COLOURS):
+        if self.page.evaluate(OWN_COLOURS) and self._is_new("forced colours", LOOKS):
             self._run_axe("forced colours", CONTRAST)
         self.page.emulate_media(forced_colors="none")
         self.page.set_viewport_size(PHONE)
@@ -167,8 +200,8 @@ class Walk:
         if "sw" in languages:
             self._open(path, "sw", PHONE, act)
             self._check_shift()
-            words = {**rules, "rules": {**rules.get("rules", {}), **WORDS["rules"]}}
-            self._run_axe("sw", words)
+            if self._is_new("sw", KINDS):
+                self._run_axe("sw", RULES)
             self._is_narrow("sw")
             self.page.set_viewport_size(DESK)
             self._picture("sw")
@@ -183,7 +216,8 @@ class Walk:
         middle = median(paint for _, paint, _, _ in self.figures)
         heading = "  paint   shift  requests page"
         text = "\n".join([heading, *lines, f"{middle:7.0f} is the median paint, in ms"])
-        (SCREENSHOTS / f"paint-{self.part}.txt").write_text(text + "\n")
+        if PICTURES:
+            (SCREENSHOTS / f"paint-{self.part}.txt").write_text(text + "\n")
         assert self.faults == [], "\n".join(self.faults)
         assert middle < PAINT_MS, text
 
@@ -211,7 +245,6 @@ class Walk:
             if not self._shown["shift"]:
                 break
         self.page.evaluate(STILL)
-        self.page.evaluate(AXE_SCRIPT)
 
     def _measure(self, path: str) -> None:
         sizes = self.page.evaluate(LOADED)
@@ -236,7 +269,16 @@ class Walk:
             moved = self._shown["moved"]
             self.fault(f"the layout shifts by {self._shown['shift']:.4f}: {moved}")
 
+    def _is_new(self, form: str, script: str) -> bool:
+        """Return whether the page holds what no page before has had in this form."""
+        found = set(self.page.evaluate(script))
+        new = found - self._seen[form]
+        self._seen[form] |= found
+        return bool(new)
+
     def _run_axe(self, form: str, rules: dict[str, Any]) -> None:
+        if self.page.evaluate("!window.axe"):
+            self.page.evaluate(AXE_SCRIPT)
         for found in self.page.evaluate(AXE, rules):
             self.fault(f"{form}: {found}")
 
@@ -253,8 +295,7 @@ class Walk:
             self.fault(f"scrolls sideways {how}: {self.page.evaluate(WIDEST)}")
 
     def _picture(self, form: str) -> None:
-        path = SCREENSHOTS / f"{self._at}-{form}.png"
-        self.page.screenshot(path=path, full_page=True)
+        take_picture(self.page, f"{self._at}-{form}")
 
     def _check_host(self, url: str) -> None:
         if not url.startswith((self.root, "data:", "blob:")):
