@@ -20,7 +20,7 @@ from tests.world.database import database_server as database_server
 from tests.world.database import django_db_setup as django_db_setup
 from tests.world.database import make_template
 from tests.world.database import module_transaction as module_transaction
-from tests.world.service import OWN_PROGRAMS, SERVED
+from tests.world.service import OWN_PROGRAMS, RESTARTING, SERVED
 from tests.world.service import service as service
 from tests.world.staff import admin_client as admin_client
 from tests.world.staff import rows as rows
@@ -31,13 +31,13 @@ from verification.files.inspection import DOCUMENTS
 from verification.values import clock
 
 # The groups of tests that take longest
-LONGEST = {"browser", "service"}
+LONGEST = {"browser", "restarts", "service"}
 # Modules and tests that are collected stay: until then there is no garbage to look for.
 gc.disable()
 
 
 class FewServices(LoadScopeScheduling):
-    """Starts the service in two workers at most: the pages take as long as the rest."""
+    """Starts the service in three workers at most."""
 
     # A group named by a mark is not kept together: pytest-dev/pytest-xdist#1386.
     def _split_scope(self, nodeid: str) -> str:
@@ -51,6 +51,8 @@ def _group(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if file in OWN_PROGRAMS:
         return file
+    if file in RESTARTING:
+        return "restarts"
     return "service" if file.startswith(SERVED) else ""
 
 

@@ -45,7 +45,7 @@ NAME = settings.DATABASES["default"]["TEST"]["NAME"].removeprefix("test_")
 DATABASE = f"live_{NAME}_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 # The role of web server and jobs, which owns no table.
 ROLE = f"{DATABASE}_served"
-# Tests that use the service; `tests/conftest.py` gives them to two workers.
+# Tests that use the service; `tests/conftest.py` gives them to three workers.
 SERVED = (
     "tests/browser/",
     "tests/clients/test_other_languages.py",
@@ -57,6 +57,21 @@ SERVED = (
     "tests/docs/test_webhooks_page.py",
     "tests/jobs/test_cluster.py",
     "tests/service/",
+)
+# Of these, tests that kill and stop its parts or start them with other settings, which
+# takes as long as the rest of them
+RESTARTING = (
+    "tests/jobs/test_cluster.py",
+    "tests/service/test_database_away.py",
+    "tests/service/test_erasure_kills.py",
+    "tests/service/test_kills.py",
+    "tests/service/test_metrics.py",
+    "tests/service/test_monitoring.py",
+    "tests/service/test_paid_calls.py",
+    "tests/service/test_pgbouncer.py",
+    "tests/service/test_proxies.py",
+    "tests/service/test_slow_clients.py",
+    "tests/service/test_tracing.py",
 )
 # Tests that start or restore all that they need, once for a file.
 OWN_PROGRAMS = {
