@@ -6,27 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from time import monotonic
-from types import TracebackType
 from typing import Any, TypeVar
 
 import httpx
 
-from . import _report_state, _settings, webhooks
-from ._requests import Again, Attempts, Request
+from . import _report_state as state
+from . import _settings, webhooks
+from ._requests import UNSENT, Request
+from .api import AsyncApis
 from .api.balance import get_balance
-from .api.checks import AsyncChecksApi
-from .api.corrections import AsyncCorrectionsApi
-from .api.erasures import AsyncErasuresApi
 from .api.events import AsyncEventsApi
-from .api.exports import AsyncExportsApi
 from .api.me import get_me
-from .api.monitoring import AsyncMonitoringApi
-from .api.packages import AsyncPackagesApi
-from .api.policy import AsyncPolicyApi
 from .api.reports import AsyncReportsApi, create_reports
-from .api.sandbox import AsyncSandboxApi
 from .api.webhooks import AsyncWebhooksApi
-from .errors import WaitTimeout
+from .errors import ConnectionFailed, Problem, WaitTimeout
 from .models import Balance, CreatedReport, Me, Report, ReportItem
 from .types import UNSET
 from .webhooks import Event
@@ -64,17 +57,15 @@ class AsyncReports(AsyncReportsApi):
         deadline, pause, ended_at = monotonic() + timeout, 0.5, 0.0
         while True:
             report = await self.get(report_id)
-            if _report_state.has_ended(report):
+            if state.has_ended(report):
                 ended_at = ended_at or monotonic()
-                if not decided or _report_state.is_decided(
-                    report, monotonic() - ended_at
-                ):
+                if not decided or state.is_decided(report, monotonic() - ended_at):
                     return report
             else:
-                _report_state.require_nobody(report)
-                if _report_state.may_wait_for_referee(report):
+                state.require_nobody(report)
+                if state.may_wait_for_referee(report):
                     timeline = await self.get_timeline(report_id)
-                    _report_state.require_no_referee(report, timeline)
+                    state.require_no_referee(report, timeline)
             left = deadline - monotonic()
             if left <= 0:
                 raise WaitTimeout(
@@ -124,7 +115,7 @@ class AsyncEvents(AsyncEventsApi):
                 await asyncio.sleep(interval)
 
 
-class AsyncClient:
+class AsyncClient(AsyncApis):
     """A client of one installation with one API key.
 
     `base_url` is the address of the installation, without a path. Both arguments are
@@ -132,6 +123,10 @@ class AsyncClient:
     `VERIFICATION_BASE_URL`. `http` is your own client of httpx, if you need proxies
     or certificates of your own; close it yourself.
     """
+
+    reports: AsyncReports
+    webhooks: AsyncWebhooks
+    events: AsyncEvents
 
     def __init__(
         self,
@@ -144,19 +139,12 @@ class AsyncClient:
     ) -> None:
         self.settings = _settings.read(api_key, base_url)
         self._max_retries = max_retries
-        self._own_http = None if http else httpx.AsyncClient(timeout=timeout)
-        self._http = http or self._own_http or httpx.AsyncClient()
+        self._http = http or httpx.AsyncClient(timeout=timeout)
+        self._closes_http = http is None
+        super().__init__(self)
         self.reports = AsyncReports(self)
-        self.checks = AsyncChecksApi(self)
-        self.packages = AsyncPackagesApi(self)
-        self.monitoring = AsyncMonitoringApi(self)
         self.webhooks = AsyncWebhooks(self)
         self.events = AsyncEvents(self)
-        self.corrections = AsyncCorrectionsApi(self)
-        self.erasures = AsyncErasuresApi(self)
-        self.exports = AsyncExportsApi(self)
-        self.policy = AsyncPolicyApi(self)
-        self.sandbox = AsyncSandboxApi(self)
 
     @property
     def environment(self) -> str:
@@ -174,28 +162,35 @@ class AsyncClient:
     async def send(self, request: Request[T]) -> T:
         """Send one request of an operation, again as long as that helps and is safe."""
         arguments = self.settings.arguments(request)
-        attempts = Attempts(request, arguments["url"], self._max_retries)
+        attempt = 0
         while True:
             try:
-                with attempts.attempt():
-                    response = await self._http.request(**arguments)
-                return attempts.read(response)
-            except Again as again:
-                await asyncio.sleep(again.seconds)
+                return request.read(await self._answer(arguments))
+            except (ConnectionFailed, Problem) as failure:
+                seconds = request.pause(failure, attempt)
+                if seconds is None or attempt >= self._max_retries:
+                    raise
+            attempt += 1
+            await asyncio.sleep(seconds)
+
+    async def _answer(self, arguments: dict[str, Any]) -> httpx.Response:
+        try:
+            return await self._http.request(**arguments)
+        except httpx.RequestError as error:
+            place = f"{arguments['method']} {arguments['url']}"
+            raise ConnectionFailed(
+                f"{place}: {type(error).__name__} {error}".rstrip(),
+                may_have_happened=not isinstance(error, UNSENT),
+            ) from error
 
     async def aclose(self) -> None:
-        if self._own_http:
-            await self._own_http.aclose()
+        if self._closes_http:
+            await self._http.aclose()
 
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def __repr__(self) -> str:

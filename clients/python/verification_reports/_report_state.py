@@ -19,16 +19,12 @@ def has_ended(report: Report) -> bool:
 def require_nobody(report: Report) -> None:
     """Raise `ActionRequired` if the report waits for a client, subject or payer."""
     if report.status == "DRAFT":
-        raise ActionRequired(
-            "launch",
-            "launch the draft by client.reports.launch",
-            report,
-        )
+        message = "launch the draft by client.reports.launch"
+        raise ActionRequired("launch", message, report)
     if report.status == "PENDING_CONSENT":
         url = report.consent_state.consent_url
-        raise ActionRequired(
-            "consent", f"the subject must consent at {url}", report, url
-        )
+        message = f"the subject must consent at {url}"
+        raise ActionRequired("consent", message, report, url)
     if report.status == "PENDING_PAYMENT":
         url = report.payment_state.payment_url
         raise ActionRequired("payment", f"the payer must pay at {url}", report, url)
@@ -46,11 +42,8 @@ def may_wait_for_referee(report: Report) -> bool:
 
 def require_no_referee(report: Report, timeline: Timeline) -> None:
     if any(message.kind.startswith("REFERENCE_") for message in timeline.messages):
-        raise ActionRequired(
-            "reference",
-            "the referee must answer the questions that the service has sent",
-            report,
-        )
+        message = "the referee must answer the questions that the service has sent"
+        raise ActionRequired("reference", message, report)
 
 
 def is_decided(report: Report, seconds_since_end: float) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
@@ -18,12 +16,14 @@ from .types import Unset
 
 T = TypeVar("T")
 Part = TypeVar("Part")
-# A refusal that passes by itself. The service has done nothing on 429 and 503;
-# behind a 502 and a 504 of a proxy it may have.
-PASSING = {429, 502, 503, 504}
+# Refusals that pass by themselves: the service has done nothing, or may have done it,
+# behind a proxy.
 UNDONE = {429, 503}
+PERHAPS_DONE = {502, 504}
+UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 LONGEST_WAIT = 60.0
 IDEMPOTENCY_KEY = "Idempotency-Key"
+IDEMPOTENT = {"GET", "PUT", "DELETE"}
 
 
 @dataclass(frozen=True)
@@ -35,23 +35,6 @@ class Request(Generic[T]):
     json: Any = None
     headers: Mapping[str, Any] = field(default_factory=dict)
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of httpx, with an idempotency key if one is possible."""
-        headers = dict(self.headers)
-        if IDEMPOTENCY_KEY in headers and not headers[IDEMPOTENCY_KEY]:
-            headers[IDEMPOTENCY_KEY] = str(uuid.uuid4())
-        return {
-            "method": self.method,
-            "url": self.path,
-            "params": {
-                name: value
-                for name, value in self.params.items()
-                if value is not None and not isinstance(value, Unset)
-            },
-            "headers": headers,
-            "json": self.json,
-        }
-
     def returning(self, part: Callable[[T], Part]) -> Request[Part]:
         """Return the same request, of whose answer only a part is needed."""
 
@@ -62,12 +45,38 @@ class Request(Generic[T]):
             self.method, self.path, parse, self.params, self.json, self.headers
         )
 
-    @property
-    def repeatable(self) -> bool:
-        """Whether sending it twice does no more than sending it once."""
-        return self.method in {"GET", "PUT", "DELETE"} or IDEMPOTENCY_KEY in (
-            self.headers
-        )
+    def read(self, response: httpx.Response) -> T:
+        """Return the answer; raise `Problem`, or `ConnectionFailed` if it is none."""
+        if not response.is_success:
+            raise Problem(
+                response.status_code, problem_body(response), retry_after(response)
+            )
+        try:
+            return self.parse(response)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # A proxy has cut the answer, or has put a page of its own in its place.
+            raise ConnectionFailed(
+                f"{self.method} {self.path}: the answer is not what the service "
+                f"sends ({type(error).__name__} {error})",
+                may_have_happened=True,
+            ) from error
+
+    def pause(self, failure: ConnectionFailed | Problem, attempt: int) -> float | None:
+        """Return the seconds until the next attempt, or None if there must be none."""
+        repeatable = IDEMPOTENCY_KEY in self.headers or self.method in IDEMPOTENT
+        wait = 0.0
+        if isinstance(failure, ConnectionFailed):
+            again = repeatable or not failure.may_have_happened
+        else:
+            wait = failure.retry_after or 0.0
+            passes = failure.status in UNDONE or (
+                repeatable and failure.status in PERHAPS_DONE
+            )
+            # With the code, the first attempt is still at work.
+            again = passes or failure.code == "idempotency-in-progress"
+        if wait > LONGEST_WAIT or not again:
+            return None
+        return wait + random.uniform(0, min(0.5 * 2**attempt, 8.0))  # noqa: S311
 
 
 class AsyncSender(Protocol):
@@ -89,78 +98,6 @@ def to_json(body: Any) -> Any:
     if isinstance(body, date):
         return body.isoformat()
     return body.to_dict() if hasattr(body, "to_dict") else body
-
-
-class Again(Exception):
-    """The request is sent again after these seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-
-class Attempts(Generic[T]):
-    """The attempts at one request: what an answer or a failure leads to."""
-
-    def __init__(self, request: Request[T], url: str, max_retries: int) -> None:
-        self._request = request
-        self._name = f"{request.method} {url}"
-        self._left = max_retries
-        self._made = 0
-
-    @contextmanager
-    def attempt(self) -> Iterator[None]:
-        """Raise `Again` or `ConnectionFailed` for an answer that does not arrive."""
-        try:
-            yield
-        except httpx.RequestError as error:
-            unsent = isinstance(
-                error,
-                httpx.ConnectError
-                | httpx.ConnectTimeout
-                | httpx.PoolTimeout
-                | httpx.ProxyError,
-            )
-            if unsent or self._request.repeatable:
-                self._try_again()
-            raise ConnectionFailed(
-                f"{self._name}: {type(error).__name__} {error}".rstrip(),
-                may_have_happened=not unsent,
-            ) from error
-
-    def read(self, response: httpx.Response) -> T:
-        """Return the answer; raise `Again`, `Problem` or `ConnectionFailed`."""
-        if not response.is_success:
-            raise self._refusal(response)
-        try:
-            return self._request.parse(response)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            # A proxy has cut the answer, or has put a page of its own in its place.
-            if self._request.repeatable:
-                self._try_again()
-            raise ConnectionFailed(
-                f"{self._name}: the answer is not what the service sends "
-                f"({type(error).__name__} {error})",
-                may_have_happened=True,
-            ) from error
-
-    def _refusal(self, response: httpx.Response) -> Problem:
-        wait = retry_after(response)
-        problem = Problem(response.status_code, problem_body(response), wait)
-        passes = response.status_code in PASSING and (
-            response.status_code in UNDONE or self._request.repeatable
-        )
-        # The first attempt is still at work.
-        if passes or problem.code == "idempotency-in-progress":
-            self._try_again(wait)
-        return problem
-
-    def _try_again(self, seconds: float | None = None) -> None:
-        if self._left <= 0 or (seconds or 0) > LONGEST_WAIT:
-            return
-        self._left -= 1
-        longest = min(0.5 * 2**self._made, 8.0)
-        self._made += 1
-        raise Again((seconds or 0) + random.uniform(0, longest))  # noqa: S311
 
 
 def retry_after(response: httpx.Response) -> float | None:

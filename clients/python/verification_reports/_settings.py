@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._requests import Request
+from ._requests import IDEMPOTENCY_KEY, Request
 from ._version import __version__
+from .types import Unset
 
 ENVIRONMENTS = {"vrf_test_": "sandbox", "vrf_live_": "production"}
 
@@ -20,14 +22,29 @@ class Settings:
     environment: str
 
     def arguments(self, request: Request[Any]) -> dict[str, Any]:
-        """Return the arguments of httpx for all attempts at one request."""
-        arguments = request.arguments()
-        arguments["url"] = self.base_url + arguments["url"]
-        arguments["headers"] |= {
+        """Return the arguments of httpx for all attempts at one request.
+
+        The attempts at an order have one key, so it is made and billed once.
+        """
+        headers = {
             "Authorization": f"Bearer {self.api_key}",
             "User-Agent": f"verification-reports-python/{__version__}",
+            **request.headers,
         }
-        return arguments
+        if IDEMPOTENCY_KEY in headers and not headers[IDEMPOTENCY_KEY]:
+            headers[IDEMPOTENCY_KEY] = str(uuid.uuid4())
+        params = {
+            name: value
+            for name, value in request.params.items()
+            if value is not None and not isinstance(value, Unset)
+        }
+        return {
+            "method": request.method,
+            "url": self.base_url + request.path,
+            "params": params,
+            "headers": headers,
+            "json": request.json,
+        }
 
 
 def read(api_key: str | None, base_url: str | None) -> Settings:
