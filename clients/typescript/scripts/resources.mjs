@@ -107,9 +107,16 @@ writeFileSync(
 import * as sdk from './sdk.gen.js';
 import type * as types from './types.gen.js';
 
-export type Tag = ${[...tags.keys()].map((tag) => `'${tag}'`).join(' | ')};
+${classes.join('\n')}
+/** All operations, by tag. */
+export class Apis {
+${[...tags.keys()].map((tag) => `  readonly ${tag}: ${pascal(tag)}Api;`).join('\n')}
 
-${classes.join('\n')}`,
+  constructor(http: Http) {
+${[...tags.keys()].map((tag) => `    this.${tag} = new ${pascal(tag)}Api(http);`).join('\n')}
+  }
+}
+`,
 );
 
 const version = /^version = "(.+)"$/m.exec(readFileSync(new URL('../../pyproject.toml', root), 'utf8'))[1];

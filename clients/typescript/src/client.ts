@@ -1,20 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WaitTimeoutError } from './errors.js';
 import { createClient } from './generated/client/index.js';
-import {
-  ChecksApi,
-  CorrectionsApi,
-  ErasuresApi,
-  EventsApi,
-  ExportsApi,
-  MonitoringApi,
-  PackagesApi,
-  PolicyApi,
-  ReportsApi,
-  SandboxApi,
-  type Tag,
-  WebhooksApi,
-} from './generated/resources.js';
+import { Apis, EventsApi, ReportsApi, WebhooksApi } from './generated/resources.js';
 import * as sdk from './generated/sdk.gen.js';
 import type { Balance, CreatedReport, Me, Report, ReportItem } from './generated/types.gen.js';
 import { VERSION } from './generated/version.js';
@@ -133,20 +120,12 @@ export interface ClientOptions {
 }
 
 /** A client of one installation with one API key. */
-export class Client implements Record<Tag, object> {
+export class Client extends Apis {
   /** `sandbox` or `production`, as the prefix of the key tells. */
   readonly environment: 'sandbox' | 'production';
-  readonly reports: Reports;
-  readonly checks: ChecksApi;
-  readonly packages: PackagesApi;
-  readonly monitoring: MonitoringApi;
-  readonly webhooks: Webhooks;
-  readonly events: Events;
-  readonly corrections: CorrectionsApi;
-  readonly erasures: ErasuresApi;
-  readonly exports: ExportsApi;
-  readonly policy: PolicyApi;
-  readonly sandbox: SandboxApi;
+  override readonly reports: Reports;
+  override readonly webhooks: Webhooks;
+  override readonly events: Events;
   readonly #http: Http;
 
   constructor(options: ClientOptions = {}) {
@@ -159,25 +138,19 @@ export class Client implements Record<Tag, object> {
     if (!/^https?:\/\//.test(address)) {
       throw new TypeError('baseUrl must be the address of the service, with https://');
     }
-    this.environment = key.startsWith('vrf_test_') ? 'sandbox' : 'production';
-    this.#http = createClient({
+    const http = createClient({
       baseUrl: address.replace(/\/+(api\/v1\/*)?$/, ''),
       fetch: retrying(fetch, timeoutSeconds, maxRetries) as typeof globalThis.fetch,
       headers: { Authorization: `Bearer ${key}`, 'User-Agent': `verification-reports-typescript/${VERSION}` },
       redirect: 'manual',
       throwOnError: true,
     });
-    this.reports = new Reports(this.#http);
-    this.checks = new ChecksApi(this.#http);
-    this.packages = new PackagesApi(this.#http);
-    this.monitoring = new MonitoringApi(this.#http);
-    this.webhooks = new Webhooks(this.#http);
-    this.events = new Events(this.#http);
-    this.corrections = new CorrectionsApi(this.#http);
-    this.erasures = new ErasuresApi(this.#http);
-    this.exports = new ExportsApi(this.#http);
-    this.policy = new PolicyApi(this.#http);
-    this.sandbox = new SandboxApi(this.#http);
+    super(http);
+    this.#http = http;
+    this.reports = new Reports(http);
+    this.webhooks = new Webhooks(http);
+    this.events = new Events(http);
+    this.environment = key.startsWith('vrf_test_') ? 'sandbox' : 'production';
   }
 
   /** Return what the key is, its workspace, scopes and limits. */

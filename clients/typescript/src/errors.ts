@@ -8,14 +8,13 @@ export class VerificationError extends Error {
   }
 }
 
-/** The service could not be reached, or its answer did not arrive whole. */
+/**
+ * The service could not be reached, or its answer did not arrive whole. `mayHaveHappened` is true
+ * if the service may have done what it was asked.
+ */
 export class ConnectionError extends VerificationError {
-  /** Whether the service may have done what it was asked. */
-  readonly mayHaveHappened: boolean;
-
-  constructor(message: string, mayHaveHappened: boolean, cause?: unknown) {
+  constructor(message: string, readonly mayHaveHappened: boolean, cause?: unknown) {
     super(message, { cause });
-    this.mayHaveHappened = mayHaveHappened;
   }
 }
 
@@ -32,31 +31,29 @@ export interface Fault {
  * Branch on `code` and `status`. `type` leads to a page that explains the problem.
  */
 export class ProblemError extends VerificationError {
-  readonly status: number;
   readonly type: string;
   readonly title: string;
   readonly detail: string;
   readonly code: string;
   readonly requestId: string;
   readonly faults: readonly Fault[];
-  /** Seconds after which to try again, if the service names them. */
-  readonly retryAfter: number | undefined;
-  /** The whole problem, with members that this version does not know. */
-  readonly body: Readonly<Record<string, unknown>>;
 
-  constructor(status: number, body: Record<string, unknown>, retryAfter?: number) {
+  constructor(
+    readonly status: number,
+    /** The whole problem, with members that this version does not know. */
+    readonly body: Readonly<Record<string, unknown>>,
+    /** Seconds after which to try again, if the service names them. */
+    readonly retryAfter?: number,
+  ) {
     const text = (name: string) => (typeof body[name] === 'string' ? body[name] : '');
     const code = text('code');
     const where = code && ` (request ${text('requestId')}, see ${text('type')})`;
     super(`${status} ${code || text('title')}: ${text('detail')}${where}`);
-    this.status = status;
     this.type = text('type') || 'about:blank';
     this.title = text('title');
     this.detail = text('detail');
     this.code = code;
     this.requestId = text('requestId');
-    this.retryAfter = retryAfter;
-    this.body = body;
     this.faults = (Array.isArray(body['errors']) ? body['errors'] : []).map((error) => ({
       place: String(error?.pointer ?? error?.parameter ?? error?.header ?? ''),
       code: String(error?.code ?? ''),
@@ -74,25 +71,18 @@ export type ActionKind = 'launch' | 'consent' | 'payment' | 'reference' | 'decis
 
 /** A report does not go on until a person acts. `url` is that person's link, if there is one. */
 export class ActionRequiredError extends VerificationError {
-  readonly kind: ActionKind;
-  readonly report: Report;
   readonly url: string | undefined;
 
-  constructor(kind: ActionKind, message: string, report: Report, url?: string | null) {
+  constructor(readonly kind: ActionKind, message: string, readonly report: Report, url?: string | null) {
     super(message);
-    this.kind = kind;
-    this.report = report;
     this.url = url ?? undefined;
   }
 }
 
 /** The report had not ended when the time was over. `report` is its last state. */
 export class WaitTimeoutError extends VerificationError {
-  readonly report: Report;
-
-  constructor(message: string, report: Report) {
+  constructor(message: string, readonly report: Report) {
     super(message);
-    this.report = report;
   }
 }
 
