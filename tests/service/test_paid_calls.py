@@ -20,7 +20,7 @@ from tests.world.waiting import until
 pytestmark = pytest.mark.slow
 DONE_SECONDS = 240
 # The bench `kills` has a thousand.
-ORDERED, ROUNDS = 800, 6
+ORDERED, ROUNDS = 500, 4
 CHECKS = ["IDENTITY", "CRB_SCORE"]
 LEFT = """
 SELECT count(*) FROM checks_checkresult r JOIN reports_report p ON p.id = r.report_id
@@ -197,14 +197,18 @@ def test_killed_workers_make_no_paid_call_twice(asking, smile_id, metropol):
         "top_up", client.workspace, "--environment=production", "--amount=10000000"
     )
     smile_id.faults.slow = metropol.faults.slow = 0.2
-    for first in range(0, ORDERED, 200):
-        order(client, 60000009 + 10 * first, 200)
+
+    def is_done():
+        return rows(asking, client, LEFT) == [(0,)]
+
+    order(client, 60000009, ORDERED)
     for _ in range(ROUNDS):
-        # During the work, and sometimes before it.
-        time.sleep(random.uniform(0, 3))
+        # During the work, or before it; each kill interrupts up to 128 calls.
+        paid = len(metropol.seen) + random.randint(0, 60)
+        until_done(lambda paid=paid: len(metropol.seen) >= paid or is_done(), asking)
         asking.kill_jobs()
         asking.start_jobs()
-    until_done(lambda: rows(asking, client, LEFT) == [(0,)], asking)
+    until_done(is_done, asking)
 
     assert_nothing_was_paid_twice(asking, client, smile_id, metropol, ORDERED)
 
