@@ -18,7 +18,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 # Even where the environment says otherwise: each process would compile it all again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-slow check containers clients release bench format openapi dump lock
+.PHONY: help run test test-slow check types rest containers clients release bench format openapi dump lock
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,11 +33,17 @@ test: $(TOOLS) ## run the tests
 test-slow: $(TOOLS) $(CHART) ## run the long tests: in a browser, and of the running service
 	@$(BIN)/python -m pytest -m slow -n 3 --dist loadscope
 
-check: export DEBUG = True
 check: $(TOOLS) ## check style, types, import layers, migrations and the API document
+	@$(MAKE) --no-print-directory --jobs=2 types rest
+
+types rest: export DEBUG = True
+# It takes as long as the rest.
+types: $(TOOLS)
+	$(BIN)/mypy
+
+rest: $(TOOLS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check_migrations
