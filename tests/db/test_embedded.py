@@ -10,12 +10,17 @@ import psutil
 import psycopg
 import pytest
 
+from tests.world.waiting import until
 from verification.db import embedded
 from verification.db.embedded import EmbeddedServerError
 
 # Servers are started, killed and started again.
 pytestmark = pytest.mark.slow
 
+IS_BUSY = """
+SELECT pid FROM pg_stat_activity
+WHERE state = 'active' AND query LIKE '%generate_series%' AND pid <> pg_backend_pid()
+"""
 USE = """
 import sys, time
 from pathlib import Path
@@ -126,7 +131,8 @@ def test_server_starts_while_a_backend_of_the_killed_one_is_busy(folder):
     statement = "SELECT count(*) FROM generate_series(1, 100000000000)"
     with psycopg.connect(embedded.url(folder)) as connection:
         connection.pgconn.send_query(statement.encode())
-        time.sleep(0.5)
+        with psycopg.connect(embedded.url(folder), autocommit=True) as other:
+            until(lambda: other.execute(IS_BUSY).fetchone())
         pid_file = folder / "postgres" / "postmaster.pid"
         postmaster = psutil.Process(int(pid_file.read_text().split()[0]))
         postmaster.kill()

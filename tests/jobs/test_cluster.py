@@ -165,8 +165,10 @@ def test_second_ctrl_c_does_not_wait_for_running_jobs(jobs):
     until_begun(jobs, enqueue(jobs, "sleep", "[60]"))
     cluster = jobs.jobs_processes()[0]
 
+    waits = "waits up to 40 seconds for tests.jobs.tasks.sleep"
+    before = jobs.log().count(waits)
     cluster.send_signal(signal.SIGINT)
-    time.sleep(1)
+    until(lambda: jobs.log().count(waits) > before, lambda: jobs.log()[-3000:])
     assert is_alive(cluster)
     cluster.send_signal(signal.SIGINT)
     began = time.monotonic()
