@@ -6,6 +6,8 @@ from django.db import connection
 
 from tests.world.clients import Api, company, error_codes, person
 from tests.world.orders import STATUSES, create_report_with_status, two_checks
+from verification.db import base
+from verification.db.base import FAR
 from verification.reports.models import Report
 
 SUMMARY = {
@@ -62,7 +64,9 @@ def test_summary_shows_progress(api: Api):
     assert summary["subjectName"] == report["subject"]["fullName"]
 
 
-def test_pages_have_no_gap_or_overlap(api: Api):
+@pytest.mark.parametrize("far", [0, FAR])
+def test_pages_have_no_gap_or_overlap(api: Api, monkeypatch, far):
+    monkeypatch.setattr(base, "FAR", far)
     reports = api.create(*[company()] * 23, draft=True)
 
     pages = [page(api, page=n, size=5) for n in range(6)]
@@ -73,6 +77,32 @@ def test_pages_have_no_gap_or_overlap(api: Api):
     assert {(one["totalElements"], one["totalPages"]) for one in pages} == {(23, 5)}
     assert [one["first"] for one in pages] == [True, *[False] * 5]
     assert [one["last"] for one in pages] == [*[False] * 4, True, True]
+
+
+def test_totals_follow_what_happens_to_old_and_new_reports(api: Api):
+    def totals() -> list[int]:
+        queries = (
+            {},
+            {"status": "READY"},
+            {"subjectType": "INDIVIDUAL"},
+            {"to": "2025-01-01"},
+        )
+        return [page(api, size=1, **query)["totalElements"] for query in queries]
+
+    drafts = [create_report_with_status(api, "DRAFT") for _ in range(3)]
+    for _ in range(2):
+        create_report_with_status(api, "READY")
+    api.create(company(), draft=True)
+    Report.objects.update(created_at=datetime(2025, 1, 1, tzinfo=UTC))
+    assert totals() == [6, 2, 5, 6]
+
+    create_report_with_status(api, "READY")
+    create_report_with_status(api, "DRAFT")
+    assert totals() == [8, 3, 7, 6]
+
+    assert api.post(f"/reports/{drafts[0]}/launch").status_code == 200
+    api.work()
+    assert totals() == [8, 4, 7, 6]
 
 
 def test_full_last_page_is_the_last(api: Api):

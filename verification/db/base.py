@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -113,22 +113,38 @@ class ResultPage(Generic[Row]):
         return self.number + 1 if has_more and self.rows else None
 
 
+# From this row on, a page is read from the nearer end of its list.
+FAR = 100_000
+
+
 @force_custom_plan()
 def read_page(
-    rows: QuerySet[Any], page: int, size: int, *, count_up_to: int | None = None
+    rows: QuerySet[Any],
+    page: int,
+    size: int,
+    *,
+    count: Callable[[], int] | None = None,
+    count_up_to: int | None = None,
 ) -> ResultPage[Any]:
     """Return one page of ordered rows, and the number of rows on all pages.
 
-    `count_up_to` is the number of rows at which counting stops.
+    `count` counts them faster than the query does. `count_up_to` is the number of rows
+    at which counting stops.
     """
     first = page * size
+    if count and first >= FAR and (total := count()) < 2 * first:
+        # The end is nearer than the beginning.
+        rest = max(total - first, 0)
+        found = list(rows.reverse()[max(rest - size, 0) : rest])
+        return ResultPage(found[::-1], total, page, size)
     found = list(rows[first : first + size + 1])
     # Nothing follows the last page, so the total is known without a count.
     if len(found) <= size and (found or not first):
         return ResultPage(found, first + len(found), page, size)
     del found[size:]
     if count_up_to is None:
-        return ResultPage(found, rows.count(), page, size)
+        total = count() if count else rows.count()
+        return ResultPage(found, total, page, size)
     counted = rows.order_by()[: count_up_to + 1].count()
     total = min(counted, count_up_to)
     return ResultPage(found, total, page, size, counted > count_up_to)
