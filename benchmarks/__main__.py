@@ -52,21 +52,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--tiny", action="store_true", help="only show that they run")
+    parser.add_argument(
+        "--reports", type=int, help="in a database of very many (default: 1000000)"
+    )
+    parser.add_argument(
+        "--thin", action="store_true", help="fill it with reports of 3 KB"
+    )
     arguments = parser.parse_args()
     with _folder() as folder, _server(folder) as server_url:
         known = _discover()
         if unknown := set(arguments.names) - set(known):
             parser.error(f"no bench {', '.join(unknown)}; known: {', '.join(known)}")
         names = arguments.names or [name for name in known if name != LONG]
-        _run(names, folder, server_url, arguments.tiny)
+        _run(names, folder, server_url, arguments)
 
 
-def _run(names: list[str], folder: Path, server_url: str, tiny: bool) -> None:
+def _run(
+    names: list[str], folder: Path, server_url: str, arguments: argparse.Namespace
+) -> None:
     from benchmarks.service import Service
 
     print(f"{time.strftime('%Y-%m-%d %H:%M')}, {_machine()}")
-    with closing(Service(folder, server_url, lasting=tiny)) as service:
-        figures = {name: run(name, service, tiny=tiny) for name in names}
+    tiny, thin = arguments.tiny, arguments.thin
+    with closing(Service(folder, server_url, lasting=tiny, thin=thin)) as service:
+        figures = {
+            name: run(name, service, tiny=tiny, reports=arguments.reports)
+            for name in names
+        }
     summary(figures)
 
 

@@ -104,8 +104,13 @@ def bench(
     return register
 
 
-def run(name: str, service: Service, *, tiny: bool) -> list[Figure]:
-    """Run a bench, and print each figure at once."""
+def run(
+    name: str, service: Service, *, tiny: bool, reports: int | None = None
+) -> list[Figure]:
+    """Run a bench, and print each figure at once.
+
+    `reports` is the number of those that a bench of very many reports fills.
+    """
     chosen = BENCHES[name]
     print(f"\n{name}")
     print(_line(HEADINGS), flush=True)
@@ -114,8 +119,11 @@ def run(name: str, service: Service, *, tiny: bool) -> list[Figure]:
         faulthandler.dump_traceback_later(TINY_SECONDS, exit=True)
     if not chosen.is_filled:
         service.use_own()
+    options = dict(chosen.tiny) if tiny else {}
+    if reports and chosen.is_filled:
+        options["reports"] = reports
     figures = []
-    for figure in chosen.run(service, **(chosen.tiny if tiny else {})):
+    for figure in chosen.run(service, **options):
         print(_line(figure.columns()), flush=True)
         figures.append(figure)
     service.park()

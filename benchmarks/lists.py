@@ -26,12 +26,15 @@ PATH = "/api/v1/reports"
 NEWEST = """
 SELECT id FROM reports_report WHERE workspace_id = %s ORDER BY created_at DESC LIMIT 100
 """
+OWN = "SELECT count(*) FROM reports_report WHERE workspace_id = %s"
+# So many before the end is a report that is no copy, of the first workspace.
+NUMBER = 777
 
 # Query -> its limit in milliseconds, and its parameters.
 QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
     "page 0": (60, {}),
     "page 20,000": (150, {"page": 20_000}),
-    "the last page": (150, {"page": 49_999}),
+    "the last page": (150, {}),
     "status READY (89 %)": (100, {"status": "READY"}),
     "status FAILED (4 %)": (100, {"status": "FAILED"}),
     "status RUNNING (0.5 %)": (100, {"status": "RUNNING"}),
@@ -67,8 +70,8 @@ QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
     "a common name, FAILED": (150, {"search": "Mwangi", "status": "FAILED"}),
     "a common name in a year": (150, {"search": "Mwangi", "from": "2025-11-01"}),
     "two letters, FAILED": (150, {"search": "ka", "status": "FAILED"}),
-    "an ID number": (150, {"search": "10 000 777"}),
-    "a reference": (150, {"search": "loan-777"}),
+    "an ID number": (150, {}),
+    "a reference": (150, {}),
 }
 
 
@@ -80,6 +83,10 @@ def lists(
     with service.connect() as db:
         workspace_id, key = db.execute("SELECT * FROM filled").fetchone()  # type: ignore[misc]
         ids = [id for (id,) in db.execute(NEWEST, [workspace_id]).fetchall()]
+        (own,) = db.execute(OWN, [workspace_id]).fetchone()  # type: ignore[misc]
+    QUERIES["the last page"][1]["page"] = (own - 1) // 20
+    QUERIES["an ID number"][1]["search"] = f"{10_000_000 + reports - NUMBER}"
+    QUERIES["a reference"][1]["search"] = f"loan-{reports - NUMBER}"
     with service.web():
         figures = list(_measure(service.port, key, rounds, ids))
     slow = {figure.what for figure in figures if figure.verdict == "NO"}
@@ -89,7 +96,7 @@ def lists(
 
 def use_filled(service: Service, reports: int) -> None:
     """Use the database with this number of reports; fill it if it does not exist."""
-    database = f"{DATABASE}_lists_{reports}"
+    database = f"{DATABASE}_lists_{reports}{'_thin' if service.thin else ''}"
     is_filled = service.has(database, "filled")
     service.use(database, keep=is_filled)
     if not is_filled:
@@ -98,13 +105,16 @@ def use_filled(service: Service, reports: int) -> None:
 
 def _fill(service: Service, reports: int) -> None:
     client, key = create_client()
-    workspace_id = client.workspace.pk
+    workspaces = [client.workspace.pk]
+    if service.thin:
+        others = [create_client()[0].workspace.pk for _ in range(5)]
+        workspaces = workspaces * 32 + others[:1] * 4 + others[1:]
     with service.connect() as db:
-        seconds = timed(lambda: fill(db, workspace_id, reports)) / 1000
+        filled = timed(lambda: fill(db, workspaces, reports, thin=service.thin)) / 1000
         # The table comes last, because it marks the database as complete.
         db.execute("CREATE TABLE filled (workspace_id uuid, key text)")
-        db.execute("INSERT INTO filled VALUES (%s, %s)", [workspace_id, key])
-    print(f"  filled with {reports:,} reports in {seconds:,.0f} s")
+        db.execute("INSERT INTO filled VALUES (%s, %s)", [client.workspace.pk, key])
+    print(f"  filled with {reports:,} reports in {filled:,.0f} s")
 
 
 def _measure(port: int, key: str, rounds: int, ids: list[UUID]) -> Iterator[Figure]:

@@ -50,10 +50,14 @@ class Service:
 
     If `lasting` is set, both run until a bench needs another database or others of
     them, which saves starts, and are killed then, which saves the end of running jobs.
+    If `thin` is set, very many reports are thin ones (`workspace_rows`).
     """
 
-    def __init__(self, folder: Path, server_url: str, *, lasting: bool) -> None:
+    def __init__(
+        self, folder: Path, server_url: str, *, lasting: bool, thin: bool
+    ) -> None:
         self.folder = folder
+        self.thin = thin
         self.port = free_port()
         self._server_url = server_url
         self._lasting = lasting
