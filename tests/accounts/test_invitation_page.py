@@ -79,10 +79,10 @@ def test_join_takes_no_other_address(client, page):
 @pytest.mark.parametrize(
     ("typed", "error"),
     [
-        ({"password1": ""}, "This is needed"),
+        ({"password1": ""}, "Fill this in"),
         ({"password1": "short"}, "at least 12 characters"),
         ({"password1": "gracewambui1"}, "rests on names"),
-        ({"name": ""}, "This is needed"),
+        ({"name": ""}, "Fill this in"),
         ({"name": "See evil.example"}, "Use no links"),
     ],
 )

@@ -190,7 +190,7 @@ def test_known_column_can_be_changed(sender):
         (["34567891", "34567891", ""], "Row 5, Full name: This is not a name."),
         (["KES 20,000", "34567891", ""], "Row 5, Full name: This is not a name."),
         (["Checked: yes", "34567891", ""], "Row 5, Full name: This is not a name."),
-        (["", "", "LN-4"], "Row 5, Full name: This is needed"),
+        (["", "", "LN-4"], "Row 5, Full name: Fill this in"),
     ],
 )
 def test_row_without_a_plausible_person_is_a_fault(sender, row, fault):
@@ -319,7 +319,7 @@ def test_same_person_twice_is_found_beside_other_faults(sender):
 
     assert faults(page) == [
         "Row 3, ID number: The same as in row 2",
-        "Row 4, ID number: This is needed",
+        "Row 4, ID number: Fill this in",
     ]
 
 

@@ -202,8 +202,8 @@ def test_faults_are_shown_by_row_and_column_with_the_rows(sender):
 
     assert "<title>[Sandbox] Error:" in page
     assert faults(page) == [
-        "Row 3, ID number: This is needed",
-        "Row 4, Full name: This is needed",
+        "Row 3, ID number: Fill this in",
+        "Row 4, Full name: Fill this in",
         "Row 4, Your reference: This is too long",
     ]
     assert '<a href="#cell-3-1">' in page
@@ -245,14 +245,14 @@ def test_500_faulty_rows_are_counted_and_the_first_are_shown(sender):
 def test_cell_that_two_checks_need_is_listed_once(admin):
     page = Sender(admin, choice("IDENTITY", "CRB_SCORE")).send(people(["P Q", "", ""]))
 
-    assert faults(page) == ["Row 2, ID number: This is needed"]
+    assert faults(page) == ["Row 2, ID number: Fill this in"]
 
 
 def test_what_all_rows_lack_is_said_once(sender):
     lacking = {"purpose": "", "consent-obtained": ""}
 
     assert faults(sender.send(people(), **lacking)) == [
-        "Purpose: This is needed",
+        "Purpose: Fill this in",
         "You have the consent of the subject: Confirm it, or let us ask the subject",
     ]
 

@@ -146,7 +146,7 @@ def test_list_of_rules_counts_unread_alerts_up_to_a_limit(owner):
 
 
 FAULTS = [
-    ({"subject-idNumber": ""}, "ID number: This is needed"),
+    ({"subject-idNumber": ""}, "Fill in “ID number”"),
     ({"consent-obtained": ""}, "You have the consent of the subject: Confirm it"),
     ({"checks": []}, "Checks: Choose at least one"),
     ({"cadence": "HOURLY"}, "How often: "),

@@ -339,7 +339,7 @@ def test_order_of_another_price_than_the_page_showed_is_quoted(officer):
 def test_missing_details_are_no_errors_of_an_update(officer):
     page = officer.press("update", **{"subject-email": "wanjiku@kamau"})
 
-    assert "This is needed" not in page
+    assert "Fill in “" not in page
     assert "E-mail address (optional): Enter an e-mail address" in page
     assert "Order for KES 50.00" in page
 
@@ -367,17 +367,17 @@ def test_choice_of_nothing_is_not_ordered(admin):
 # Field -> what is typed, and what is said; each list is a form of its own.
 FAULTS = [
     {
-        "subject-idNumber": ("", "This is needed"),
-        "purpose": (" ", "This is needed"),
+        "subject-idNumber": ("", "Fill in “ID number”"),
+        "purpose": (" ", "Fill in “Purpose”"),
         "subject-dateOfBirth": ("2999-01-01", "Choose a day that has passed"),
         "consent-obtainedAt": ("2999-01-01T10:00", "Choose a time that has passed"),
-        "consent-method": ("", "This is needed"),
+        "consent-method": ("", "Choose “How it was given”"),
     },
     {
-        "subject-fullName": ("", "This is needed"),
+        "subject-fullName": ("", "Fill in “Full name”"),
         "subject-idNumber": ("1" * 65, "This is too long"),
         "subject-dateOfBirth": ("x", "Choose a day"),
-        "consent-obtainedAt": ("", "This is needed"),
+        "consent-obtainedAt": ("", "Fill in “When it was given”"),
     },
     {
         "subject-fullName": ("a\0b", "Null characters"),
@@ -408,7 +408,7 @@ def test_faults_name_the_payer_and_what_reaches_them(admin):
     officer.open()
     page = officer.press("order", **WANJIKU, **attested())
 
-    assert "Name of the payer: This is needed" in page
+    assert "Fill in “Name of the payer”" in page
     assert "Enter an e-mail address or a phone number" in page
 
 
@@ -931,7 +931,7 @@ def test_faults_of_an_edit_are_shown_at_their_fields(owner, api: Api):
     fields = {**WANJIKU, **attested(), "subject-idNumber": ""}
     page = edit(owner, made, choice(), **fields).content.decode()
 
-    assert '<a href="#id_subject-idNumber">ID number: This is needed' in page
+    assert '<a href="#id_subject-idNumber">Fill in “ID number”' in page
 
 
 def test_launched_report_is_not_edited(owner, api: Api):

@@ -91,7 +91,7 @@ class _Labelled:
             field.widget.attrs.pop("placeholder", None)
             field.label = self.labels.get(name, field.label)
             field.help_text = self.helps.get(name, field.help_text)
-            field.error_messages["required"] = _("This is needed")
+            field.error_messages["required"] = _("Fill this in")
             if isinstance(field, forms.EmailField):
                 field.error_messages.update(EMAIL_NEEDED)
 

@@ -7,8 +7,10 @@ in its own words is quoted.
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Any
 
+from django.utils.formats import date_format
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
@@ -17,6 +19,7 @@ from verification.reports.models import SUBJECT_LABELS
 from verification.values.countries import country_name
 from verification.values.formats import one_line
 
+ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 # Members of a finding's details, of their records, and of a subject
 LABELS = {
     **SUBJECT_LABELS,
@@ -244,6 +247,8 @@ def text_of(value: Any, name: str = "") -> str:
             return country_name(value, get_language() or "en")
         case bool():
             return str(_("Yes") if value else _("No"))
+        case int():
+            return f"{value:,}"
         case dict():
             members = ((label_of(k), text_of(v, k)) for k, v in value.items())
             return ", ".join(f"{label}: {text}" for label, text in members if text)
@@ -251,8 +256,18 @@ def text_of(value: Any, name: str = "") -> str:
             return "; ".join(text for item in value if (text := text_of(item, name)))
         case str() if value in VALUES:
             return str(VALUES[value])
+        case str() if day := _day_of(value):
+            return date_format(day, "j M Y")
         case _:
             return one_line(str(value))
+
+
+def _day_of(text: str) -> date | None:
+    """Return the day that the text is in ISO 8601, or None."""
+    try:
+        return date.fromisoformat(text) if ISO_DAY.fullmatch(text) else None
+    except ValueError:
+        return None
 
 
 def summary_text(

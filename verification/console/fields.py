@@ -24,7 +24,7 @@ from verification.values.formats import one_line
 CONTACT_HINT = _(
     "An e-mail address, a phone number, or both with a comma between; people see it"
 )
-REQUIRED_ERROR = {"required": _("This is needed")}
+REQUIRED_ERROR = {"required": _("Fill this in")}
 ALL_CHOICE = [("", _("All"))]
 
 

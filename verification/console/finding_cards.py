@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from datetime import date
 from typing import Any, NamedTuple
 
-from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
@@ -80,7 +77,6 @@ FAILURES = {
     "SOURCE_ERROR": _("The source's answer was not understood."),
     "SOURCE_CALL_IN_DOUBT": _("It is not known what the source answered."),
 }
-ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 AMOUNTS = ("totalBalance", "totalOverdue")
 
 
@@ -121,9 +117,9 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         ],
         "compared": compared,
         "key_details": [
-            (label_of(name), _amount(rest, name) or value_text(rest[name], name))
+            (label_of(name), _amount(rest, name) or text_of(rest[name], name))
             for name in KEY_DETAILS
-            if value_text(rest.get(name), name)
+            if text_of(rest.get(name), name)
         ],
         "details": [
             (label_of(name), texts)
@@ -170,18 +166,8 @@ def _compare(
 def _row(
     names: tuple[str, ...], given: Any, found: Any, verdict: str | None
 ) -> Compared:
-    texts = value_text(given, names[0]), value_text(found, names[0])
+    texts = text_of(given, names[0]), text_of(found, names[0])
     return Compared(label_of(names[0]), *texts, names, VERDICTS.get(verdict or ""))
-
-
-def value_text(value: Any, name: str) -> str:
-    """Return a detail for people, with a day as they write it."""
-    if isinstance(value, str) and ISO_DAY.fullmatch(value):
-        try:
-            return date_format(date.fromisoformat(value), "j M Y")
-        except ValueError:
-            return value
-    return text_of(value, name)
 
 
 def _plain(number: Any) -> str:
@@ -199,4 +185,4 @@ def _amount(details: Mapping[str, Any], name: str) -> str:
 def _texts(value: Any, name: str) -> list[str]:
     """Return the lines of a detail: each row of a list stands on its own."""
     rows = value if isinstance(value, list) else [value]
-    return [text for row in rows if (text := value_text(row, name))]
+    return [text for row in rows if (text := text_of(row, name))]

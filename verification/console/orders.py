@@ -24,6 +24,7 @@ from verification.checks.models import CheckDefinition, CheckPackage, CheckResul
 from verification.checks.packages import Packages
 from verification.consents.links import consent_links
 from verification.consents.models import Consent
+from verification.console.fields import REQUIRED_ERROR
 from verification.payments.links import payment_links
 from verification.payments.models import PAYABLE_STATUSES, Payment
 from verification.reports import launch as launches
@@ -940,8 +941,7 @@ BY_KIND: dict[tuple[str, str], Any] = {
     ("TEXT", "not-allowed-here"): _("This number is for the sandbox only"),
 }
 BY_CODE: dict[str, Any] = {
-    "required": _("This is needed"),
-    "missing-input": _("This is needed"),
+    **dict.fromkeys(("required", "missing-input"), REQUIRED_ERROR["required"]),
     "too-long": _("This is too long"),
     "invalid-choice": _("Choose one of the list"),
     "inactive-check": _("A chosen check is not offered any more"),

@@ -15,7 +15,7 @@ from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from verification.checks.events import consent_status_of
-from verification.checks.finding_words import label_of
+from verification.checks.finding_words import label_of, text_of
 from verification.checks.models import NAME_PARTS, ResultStatus
 from verification.checks.packages import package_of, packages_of
 from verification.consents.links import AccessNotSendable, send_access_link
@@ -45,7 +45,7 @@ from verification.console.fields import (
     filter_field,
     search_field,
 )
-from verification.console.finding_cards import result_context, value_text
+from verification.console.finding_cards import result_context
 from verification.console.report_actions import action_context
 from verification.console.sandbox_pages import describe_message
 from verification.console.timeline import timeline_of
@@ -285,7 +285,7 @@ def _subject_of(report: Report) -> Iterator[tuple[Text, str]]:
     if subject.get("fullName"):
         above |= {*NAME_PARTS}
     for name, value in subject.items():
-        if name not in above and (text := value_text(value, name)):
+        if name not in above and (text := text_of(value, name)):
             yield SUBJECT_LABELS.get(name) or label_of(name), text
 
 

@@ -44,9 +44,10 @@ class Block:
 
     @property
     def is_code(self) -> bool:
-        """Return whether it is one word to be copied, such as a code or a key."""
+        """Return whether it is a code or a key to copy: one word, and no address."""
         line = self.lines[0]
-        return len(self.lines) == 1 and " " not in line.text and not line.url
+        is_word = " " not in line.text and "://" not in line.text
+        return len(self.lines) == 1 and is_word and not line.url
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from uuid import UUID
 
 import segno
 from django import template
+from django.forms import BoundField
+from django.forms.widgets import CheckboxInput, ChoiceWidget, FileInput
 from django.http import QueryDict
 from django.template.defaultfilters import capfirst
 from django.utils.html import escape, format_html, format_html_join
@@ -21,6 +23,7 @@ from django.utils.translation import ngettext
 
 from monitoring.models import Rule
 from verification.checks.finding_words import flag_name
+from verification.console.fields import REQUIRED_ERROR
 from verification.console.words import MARKS, WORDS, Topic
 from verification.db.ids import number_of_id
 from verification.reports.models import Report, RiskLevel, SubjectType
@@ -233,6 +236,21 @@ def subject_name(context: dict[str, Any], about: Report | Rule) -> SafeString:
     if not name:
         return format_html('<span class="none">{}</span>', _("Details erased"))
     return format_html("<bdi>{}</bdi>", name)
+
+
+@register.filter
+def naming(error: str, field: BoundField) -> str:
+    """Return the error of an empty field as what to do with it, by its label."""
+    if error != str(REQUIRED_ERROR["required"]):
+        return error
+    widget = field.field.widget
+    if isinstance(widget, CheckboxInput):
+        text = _("Tick “%(label)s”")
+    elif isinstance(widget, ChoiceWidget | FileInput):
+        text = _("Choose “%(label)s”")
+    else:
+        text = _("Fill in “%(label)s”")
+    return text % {"label": field.label}
 
 
 @register.filter
