@@ -13,7 +13,7 @@ from uuid import UUID
 import segno
 from django import template
 from django.forms import BoundField
-from django.forms.widgets import CheckboxInput, ChoiceWidget, FileInput
+from django.forms.widgets import ChoiceWidget, FileInput
 from django.http import QueryDict
 from django.template.defaultfilters import capfirst
 from django.utils.html import escape, format_html, format_html_join
@@ -243,13 +243,8 @@ def naming(error: str, field: BoundField) -> str:
     """Return the error of an empty field as what to do with it, by its label."""
     if error != str(REQUIRED_ERROR["required"]):
         return error
-    widget = field.field.widget
-    if isinstance(widget, CheckboxInput):
-        text = _("Tick “%(label)s”")
-    elif isinstance(widget, ChoiceWidget | FileInput):
-        text = _("Choose “%(label)s”")
-    else:
-        text = _("Fill in “%(label)s”")
+    is_choice = isinstance(field.field.widget, ChoiceWidget | FileInput)
+    text = _("Choose “%(label)s”") if is_choice else _("Fill in “%(label)s”")
     return text % {"label": field.label}
 
 
