@@ -79,10 +79,10 @@ def test_join_takes_no_other_address(client, page):
 @pytest.mark.parametrize(
     ("typed", "error"),
     [
-        ({"password1": ""}, "Fill this in"),
+        ({"password1": ""}, "Fill in “Password”"),
         ({"password1": "short"}, "at least 12 characters"),
         ({"password1": "gracewambui1"}, "rests on names"),
-        ({"name": ""}, "Fill this in"),
+        ({"name": ""}, "Fill in “Your name”"),
         ({"name": "See evil.example"}, "Use no links"),
     ],
 )

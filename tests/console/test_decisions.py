@@ -182,7 +182,7 @@ def test_decline_without_a_reason_shows_the_form_again(owner, report):
 def test_form_without_a_choice_says_so(owner, report):
     html = owner.post("reports-decide", {}, report=report).content.decode()
 
-    assert "Fill this in" in html
+    assert "Choose “Your decision”" in html
 
 
 def test_second_member_confirms_on_the_page(owner, admin, api: Api, report):

@@ -138,7 +138,7 @@ FAULTS = [
     ({"fact_1": "NO_SUCH.score"}, "Select a valid choice"),
     ({"codes": []}, "Choose at least one reason for a decline"),
     ({"codes": ["NO_SUCH"]}, "Choose reasons that are offered here"),
-    ({"then": ""}, "Fill this in"),
+    ({"then": ""}, "Choose “Then”"),
 ]
 
 
