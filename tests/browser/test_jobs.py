@@ -200,7 +200,7 @@ def order_one(hands) -> None:
     if hands.has_scripts:
         expect(hands.field("National identity")).to_be_focused()
     hands.press("Order for KES 50.00")
-    expect(hands.page.get_by_text("Fill in “ID number”")).to_be_visible()
+    expect(hands.page.get_by_role("link", name="Fill in “ID number”")).to_be_visible()
     hands.write("Full name", "Wanjiku Kamau")
     hands.write("ID number", "90000000")
     hands.write("E-mail address (optional)", "wanjiku@kamau.test")
