@@ -9,8 +9,10 @@ from typing import Any
 from django.conf import settings
 
 from tests.world.service import Service
+from workspaces.models import Scope
 
-# What the tabs of each page print, in Python and TypeScript
+# What the tabs of each page print, in Python and TypeScript; privacy erases the report
+# about which decisions decides.
 PRINTED_BY_TABS = {
     "docs/client/quickstart.md": "READY LOW\n",
     "docs/client/errors.md": "400 validation-failed",
@@ -18,9 +20,16 @@ PRINTED_BY_TABS = {
     "docs/client/reports.md": "\n200",
     "docs/client/monitoring.md": "".join(f"{month} READY\n" for month in range(12)),
     "docs/client/webhooks.md": "webhook.test\n",
+    "docs/client/consent.md": "PENDING\n",
+    "docs/client/payments.md": "PAID\n",
+    "docs/client/going-live.md": "Acacia sandbox",
+    "docs/client/decisions.md": "DECLINED FINAL\n",
+    "docs/client/privacy.md": "Signature Verified Successfully\n",
 }
 # Samples with one of these run until the reader stops them.
 ENDLESS = re.compile(r"serve_forever|\.listen\(|\.follow\(")
+# For requests that a key makes only if its owner has named their scopes
+ALL_SCOPES = f"--scopes={','.join(Scope.values)}"
 OFFER = "from verification.development.demo import offer_packages as o; o()"
 
 
@@ -54,17 +63,25 @@ def offer_packages(service: Service) -> None:
     service.manage("shell", "-c", OFFER)
 
 
-def create_test_key(service: Service) -> str:
+def create_test_key(service: Service, *options: str) -> str:
     made = service.manage("create_workspace", "Reader", "--owner", "o@reader.test")
     workspace = json.loads(made)["workspaceId"]
-    made = service.manage("create_key", workspace, "--environment", "sandbox")
+    made = service.manage("create_key", workspace, "--environment=sandbox", *options)
     return json.loads(made)["key"]
 
 
-def run_command(command: str, service: Service, **variables: str) -> Any:
+def run_command(
+    command: str, service: Service, folder: Path | None = None, **variables: str
+) -> Any:
     """Run a shell command of a guide, and return the JSON that it prints."""
-    here = command.replace("http://localhost:8000", service.url)
+    here = re.sub(
+        r"http://localhost:8000|https://production\.example", service.url, command
+    )
     done = subprocess.run(
-        ["bash", "-c", here], env=variables, capture_output=True, check=True
+        ["bash", "-c", here],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        check=True,
     )
     return json.loads(done.stdout) if done.stdout else None

@@ -3,17 +3,23 @@ import json
 import pytest
 import requests
 
+from tests.world.clients import person
 from tests.world.service import Service
+from tests.world.waiting import until
 
 
 class Client:
     """A client that calls the service over HTTP with its own key."""
 
-    def __init__(self, service: Service, environment: str) -> None:
+    def __init__(self, service: Service, environment: str, *options: str) -> None:
         made = service.manage("create_workspace", "Acacia", "--owner=a@acacia.test")
         self.workspace = json.loads(made)["workspaceId"]
         made = service.manage(
-            "create_key", self.workspace, f"--environment={environment}", "--force"
+            "create_key",
+            self.workspace,
+            f"--environment={environment}",
+            "--force",
+            *options,
         )
         self.key = json.loads(made)["key"]
         self._url = f"{service.url}/api/v1"
@@ -37,6 +43,12 @@ class Client:
         answer = self.post("/reports", {"reports": items})
         assert answer.status_code == 201, answer.text
         return answer.json()["reports"]
+
+    def order_ended(self):
+        """Return the id of a report that is ready, about a person of no guide."""
+        (made,) = self.order(person(idNumber="23456789"))
+        until(lambda: self.status(made["id"]) == "READY")
+        return made["id"]
 
     def status(self, report_id):
         answer = self.get(f"/reports/{report_id}")

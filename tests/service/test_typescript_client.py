@@ -19,6 +19,7 @@ import requests
 from django.conf import settings
 
 from tests.docs.guides import (
+    ALL_SCOPES,
     PRINTED_BY_TABS,
     endless_sample,
     offer_packages,
@@ -126,11 +127,12 @@ def test_programs_of_the_guides_pass_the_type_checker(built: Path, project: Path
 @pytest.mark.timeout(300)
 def test_tabs_of_the_guides_run_as_printed(project: Path, service: Service):
     offer_packages(service)
-    client = Client(service, "sandbox")
+    client = Client(service, "sandbox", ALL_SCOPES)
+    report_id = client.order_ended()
 
     for page, expected in PRINTED_BY_TABS.items():
         assert expected in run_program(
-            tab_program(page, "ts"), project, service, client
+            tab_program(page, "ts"), project, service, client, REPORT_ID=report_id
         )
 
 
@@ -171,9 +173,11 @@ def post(port: int, body: bytes, secret: str) -> int:
     ).status_code
 
 
-def run_program(text: str, project: Path, service: Service, client: Client) -> str:
+def run_program(
+    text: str, project: Path, service: Service, client: Client, **more: str
+) -> str:
     (project / "order.mjs").write_text(text)
-    return run(NODE, "order.mjs", cwd=project, **variables(service, client))
+    return run(NODE, "order.mjs", cwd=project, **variables(service, client), **more)
 
 
 @contextmanager
