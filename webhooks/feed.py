@@ -2,14 +2,14 @@
 
 A follower that remembers its place must miss no event. Neither ids nor times of events
 can be that place: both are made before the commit, so an event can appear behind a
-follower that has read a later one. An event therefore gets its place, `listed_at`,
-after its commit. A reader lists the events that are not listed yet, under a lock of
-their feed, with a time that is later than any in it. Once a place can be seen, every
-earlier place of the feed can be seen, too.
+follower that has read a later one. So an event gets its place, `listed_at`, after
+its commit. A reader lists the events that are not listed yet, under a lock of
+their feed, with a time that is later than all others of the feed. So a reader who sees
+a place also sees every earlier place.
 
-The transaction ids of PostgreSQL would need no second write. But a follower would wait
-for the longest transaction of all workspaces, and a restored database starts to count
-transactions again. Events of clients that never read the feed get no place.
+PostgreSQL's transaction ids as places would save the second write. But then a follower
+would wait for the longest transaction of all workspaces, and a restored database begins
+to count again. Events of clients that never read the feed get no place.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Cursor:
 class EventPage:
     events: list[Event]
     cursor: Cursor
-    # Whether more events can be read now.
+    # True if more events can be read now.
     has_more: bool
 
 

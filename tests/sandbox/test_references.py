@@ -81,7 +81,7 @@ def test_referee_who_is_not_asked_cannot_answer(api: Api):
         f"/sandbox/reports/{made['id']}/reference", {"action": "answer"}
     )
 
-    assert "No referee has been asked yet" in problem["detail"]
+    assert "has asked no referee yet" in problem["detail"]
 
 
 def test_only_an_answer_has_answers(api: Api, reference: Reference):

@@ -70,6 +70,7 @@ RESTARTING = (
     "tests/service/test_paid_calls.py",
     "tests/service/test_pgbouncer.py",
     "tests/service/test_proxies.py",
+    "tests/service/test_skip_kills.py",
     "tests/service/test_slow_clients.py",
     "tests/service/test_tracing.py",
 )

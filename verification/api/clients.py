@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from verification.api.docs import in_english, render_docs
+from verification.api.guides import addresses
 
 
 def client_files() -> dict[str, str]:
@@ -27,7 +28,9 @@ def docs_clients(request: HttpRequest) -> HttpResponse:
         for kind, name in client_files().items()
     }
     here = reverse("docs-clients")
-    return render_docs(request, "docs/clients.html", here, files=files)
+    return render_docs(
+        request, "docs/clients.html", here, files=files, sandbox=addresses()[0]
+    )
 
 
 @require_safe

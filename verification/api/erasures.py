@@ -49,7 +49,7 @@ class ErasureBody(Shape):
 
 
 class CertificateBody(Shape):
-    """A certificate, and what it takes to verify it without the service."""
+    """A certificate, with its signature and the public key to verify it."""
 
     certificate: str
     """A JSON text, of which each byte counts: it is what the signature is about."""

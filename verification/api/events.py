@@ -76,7 +76,7 @@ class Envelope(Shape):
 
 
 def _envelope_of(name: str, data: type[Shape]) -> type[Envelope]:
-    """The shape `ReportCreatedEvent` of `report.created`, and so on."""
+    """Return the shape of an event, such as `ReportCreatedEvent`."""
     shape_name = "".join(part.capitalize() for part in name.split(".")) + "Event"
     return create_model(
         shape_name,
@@ -96,7 +96,7 @@ def _about(
     result_id: str = RESULT_ID,
     **members: Any,
 ) -> D:
-    """Make the data of an event about the example's report, which is in no table."""
+    """Return the data of an event about the example's report, which is not stored."""
     report = Report(
         id=UUID(REPORT_ID),
         workspace=Workspace(id=UUID(WORKSPACE_ID)),
@@ -275,9 +275,9 @@ EVENTS = {
 }
 
 SIGNATURE_DESCRIPTION = (
-    "Signed as [Standard Webhooks](https://www.standardwebhooks.com/) say: `webhook-id`"
-    " is the same on every attempt, `webhook-timestamp` is the attempt's, and "
-    "`webhook-signature` has a signature for each secret that counts."
+    "Signed as [Standard Webhooks](https://www.standardwebhooks.com/) describe: "
+    "`webhook-id` is the same on every attempt, `webhook-timestamp` is the time of the "
+    "attempt, and `webhook-signature` has one signature for each valid secret."
 )
 RECEIVER_RESPONSES = {
     "2XX": OpenApiResponse(description="Received: it is not sent again."),

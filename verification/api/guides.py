@@ -59,7 +59,7 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Section:
-    """What the search finds: a heading, with the text below it."""
+    """A result of the search: a heading with the text below it."""
 
     anchor: str
     title: str

@@ -1,4 +1,4 @@
-"""What an API key is and may do, and the balance of its workspace, over HTTP."""
+"""The API key of a request, and the balance of its workspace, over HTTP."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class MyKey(Shape):
     name: str
     expires_at: Timestamp | None
     networks: list[str]
-    """Where it works; everywhere if there are none."""
+    """The networks in which it works. An empty list means everywhere."""
 
 
 class Limits(Shape):
-    """A minute's requests are counted for each key."""
+    """Limits of a request, and of the requests of a key in one minute."""
 
     requests_per_minute: int
     """Requests that create no reports."""
     creates_per_minute: int
-    """Requests that create reports; one with many checks counts more than once."""
+    """Requests that create reports. One with many checks counts more than once."""
     exports_per_minute: int
     reports_per_request: int
     checks_per_report: int
@@ -66,9 +66,9 @@ class Balance(Shape):
     balance: Money
     """Negative if the workspace owes."""
     limit: Money | None
-    """How far below zero the balance may go; null means any amount."""
+    """How far below zero the balance may go. null means any amount."""
     available: Money | None
-    """The highest price of another order; null means any amount."""
+    """The highest price of another order. null means any amount."""
 
     @classmethod
     def of(cls, account: Account) -> Self:
@@ -96,7 +96,7 @@ class MeViewSet(OperationViewSet):
         example=examples.ME,
     )
     def retrieve(self, request: Request) -> Me:
-        """Get what the API key is: its workspace, environment, scopes and limits."""
+        """Get the workspace, environment, scopes and limits of the API key."""
         key, workspace = key_of(request), self.client.workspace
         exports = min(EXPORTS_PER_MINUTE, key.requests_per_minute)
         return Me(
@@ -127,5 +127,5 @@ class BalanceViewSet(OperationViewSet):
         example=examples.BALANCE,
     )
     def retrieve(self, request: Request) -> Balance:
-        """Get the balance of the workspace, and what it may still spend."""
+        """Get the balance of the workspace, and the amount that it can still spend."""
         return Balance.of(self.client.account)

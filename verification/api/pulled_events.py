@@ -1,4 +1,4 @@
-"""Events over HTTP for clients that have no receiver: they pull them."""
+"""Events that clients without a receiver pull over HTTP."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _validate_types(value: str) -> str:
     if unknown := [name for name in value.split(",") if name not in EVENT_NAMES]:
         raise formats.format_error(
             "invalid-choice",
-            f"{unknown[0] or 'An empty name'} is no event; "
-            f"the events are {', '.join(EVENT_NAMES)}",
+            f"{unknown[0] or 'An empty name'} is not an event. "
+            f"The events are {', '.join(EVENT_NAMES)}",
         )
     return value
 
@@ -38,13 +38,13 @@ def _validate_cursor(value: str) -> str:
         Cursor.of(value)
     except ValueError as e:
         raise formats.format_error(
-            "invalid-format", "The nextCursor of an earlier answer is needed"
+            "invalid-format", "Send the nextCursor of an earlier answer"
         ) from e
     return value
 
 
 class PulledEventQuery(Shape):
-    """`types` and `since` apply to one request; a cursor does not repeat them."""
+    """Send `types` and `since` with each cursor: a cursor does not hold them."""
 
     cursor: (
         Annotated[
@@ -104,8 +104,8 @@ class EventPage(Shape):
 
     content: list[PulledEvent]
     next_cursor: str
-    """The place after these events. It is always there: keep it, and ask again with it
-    for what happens next."""
+    """The place after these events. Every page has one: store it, and send it to get
+    the events that follow."""
     has_more: bool
     """Whether more events can be read at once, even if `content` is empty."""
 
@@ -127,9 +127,9 @@ class PulledEventViewSet(OperationViewSet):
     def list(self, request: Request) -> EventPage:
         """Read the events of the last 30 days, whether or not a receiver gets them.
 
-        Read a page, process it, store `nextCursor`, and ask again with it: no event is
-        missed. `hasMore` tells whether to ask at once or later. The same cursor leads
-        to the same events, until they are deleted or new ones follow the last.
+        Read a page, process it, store `nextCursor`, and send it with the next request:
+        you miss no event. If `hasMore` is true, ask at once. The same cursor gets the
+        same events, until they are deleted or new ones follow.
         """
         query: PulledEventQuery = self.query
         page = read_events(

@@ -36,11 +36,11 @@ NOUNS = {
     "sandbox": "Sandbox",
     "webhooks": "Webhook",
 }
-# The clients leave out an alias of PATCH, and what payment providers call.
+# The clients have no method for an alias of PATCH, nor for payment providers.
 NOT_IN_CLIENTS = {"readAllAlertsByPut", "receivePaymentEvent"}
 JSON_WORD = re.compile(r'"(?:\\.|[^"\\])*"|true|false|null')
 PYTHON_WORDS = {"true": "True", "false": "False", "null": "None"}
-# More values, such as countries, are told by their format.
+# Of longer enumerations, such as countries, the first three and the last are shown.
 MAX_VALUES = 30
 
 
@@ -57,9 +57,9 @@ def document() -> dict[str, Any]:
 class Operation:
     id: str
     method: str
-    """`event` for what a receiver gets."""
+    """The HTTP method; `event` for an event that a receiver gets."""
     path: str
-    """The name of an event."""
+    """The path, or the name of an event."""
     title: str
     tag: str
     source: Mapping[str, Any]

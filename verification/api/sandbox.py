@@ -1,4 +1,4 @@
-"""Actions of the sandbox over HTTP, for test keys alone."""
+"""Actions of the sandbox over HTTP, with test keys only."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ Outcome = one_of("SandboxOutcome", list(OUTCOMES))
 
 
 class IsTestKey(BasePermission):
-    """Refuses live keys, with or without the scope."""
+    """Refuses live keys, whatever their scopes."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         key = key_of(request)
@@ -114,13 +114,13 @@ class NextResultRequest(RequestShape):
     kra_pin: formats.Identifier | None = None
     registration_number: formats.Identifier | None = None
     outcome: Outcome  # type: ignore[valid-type]
-    """The check ends as that of the reserved subject with this outcome."""
+    """The check ends like that of the reserved subject with this outcome."""
     times: Annotated[StrictInt, Field(ge=0, le=MAX_TIMES), TAKES_WHOLE_FLOATS] = 1
-    """How many runs get it. 0 takes back what was set."""
+    """How many runs get it. 0 removes what was set."""
 
 
 class NextResult(Shape):
-    """What is set for the next runs, without the subject's number."""
+    """The outcome that is set for the next runs, without the subject's number."""
 
     check: CheckName
     outcome: Outcome  # type: ignore[valid-type]
@@ -128,33 +128,33 @@ class NextResult(Shape):
 
 
 class ReceiverRequest(RequestShape):
-    """How the sandbox answers in place of your receiver."""
+    """An answer that the sandbox gives in place of your receiver."""
 
     answer: SimulatedAnswerName  # type: ignore[valid-type]
     """`410` disables the configuration, as a receiver's 410 does."""
     times: Annotated[StrictInt, Field(ge=0, le=MAX_TIMES), TAKES_WHOLE_FLOATS] = 1
-    """How many of the next attempts get it. 0 takes back what was set."""
+    """How many of the next attempts get it. 0 removes what was set."""
 
 
 class Receiver(Shape):
-    """What the next attempts get in place of your receiver's answer."""
+    """The answer that the next attempts get in place of your receiver's."""
 
     answer: SimulatedAnswerName  # type: ignore[valid-type]
     times: int
 
 
 class PlayMoneyRequest(RequestShape):
-    """How much play money is left in the sandbox."""
+    """The play money that is left in the sandbox."""
 
     available: (
         Annotated[StrictInt, Field(ge=0, le=1_000_000), TAKES_WHOLE_FLOATS] | None
     )
-    """What orders can spend, in whole units of the currency. null: any amount, as at
-    first."""
+    """What orders can spend, in whole units of the currency. null removes the limit, as
+    in a new sandbox."""
 
 
 class ConsentActionRequest(RequestShape):
-    """What the subject does, or what time does to the consent link."""
+    """An action of the subject, or the end of their time."""
 
     action: ConsentAction
     """`expire` ends the time to answer."""
@@ -164,12 +164,12 @@ class ConsentActionRequest(RequestShape):
 
 
 class PaymentActionRequest(RequestShape):
-    """What the payer, their bank or time does."""
+    """An action of the payer or their bank, or the end of the time to pay."""
 
     action: PaymentAction
     """`more` and `less` pay another amount, `twice` pays two checkouts. `refund` gives
-    all of it back, within seconds; after `dispute` the payer's bank holds it. `expire`
-    ends the time to pay."""
+    all of the money back, within seconds. After `dispute` the payer's bank holds it.
+    `expire` ends the time to pay."""
 
 
 WouldRehire = Literal["YES", "NO", "UNKNOWN"]
@@ -177,7 +177,7 @@ REHIRE = enumeration("WouldRehire", get_args(WouldRehire))
 
 
 class ReferenceAnswers(RequestShape):
-    """The referee's answers. A member that is left out confirms the subject's words."""
+    """The referee's answers. A missing member confirms what the subject stated."""
 
     employed: StrictBool = True
     employer: formats.Name | None = None
@@ -192,7 +192,7 @@ class ReferenceAnswers(RequestShape):
 
 
 class ReferenceActionRequest(RequestShape):
-    """What the referee does, or what time does to their link."""
+    """An action of the referee, or the end of their time."""
 
     action: ReferenceAction
     """`expire` ends the time to answer."""
@@ -203,7 +203,7 @@ class ReferenceActionRequest(RequestShape):
 
 
 def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> Any:
-    """Declare an action that answers with the report as its creation does."""
+    """Declare an action whose answer is like that to the report's creation."""
     return operation(
         name,
         summary,
@@ -236,7 +236,7 @@ class SandboxSubjectViewSet(SandboxViewSet):
 
 
 class SandboxResultViewSet(SandboxViewSet):
-    """Results that checks of the sandbox are going to have."""
+    """The next results of checks in the sandbox."""
 
     @operation(
         "setNextResult",
@@ -253,12 +253,12 @@ class SandboxResultViewSet(SandboxViewSet):
         example={"check": "CRB_STANDARD", "outcome": "ADVERSE", "times": 1},
     )
     def create(self, request: Request) -> NextResult:
-        """Set how a check of a subject ends when it runs next, for an ordinary subject.
+        """Set how a check of an ordinary subject ends in its next runs.
 
-        Later runs have the subject's own result. The request replaces what was set for
-        this check and subject, and expires after 7 days. Name the subject by one number
-        that the order has. An order that reuses an earlier result runs no
-        check: send `reuse: false`.
+        Later runs have the subject's own result. The request replaces an earlier one
+        for this check and subject, and expires after 7 days. Name the subject by one
+        number of the order. An order that reuses an earlier result runs no check: send
+        `reuse: false`.
         """
         asked = self.body
         numbers = {
@@ -274,7 +274,7 @@ class SandboxResultViewSet(SandboxViewSet):
             detail = "One of idNumber, kraPin and registrationNumber is needed."
             raise wrong_member("required", detail, pointer=pointer("idNumber"))
         if len(given) > 1:
-            detail = "Name the subject by one number alone."
+            detail = "Name the subject by one number only."
             last = list(given)[-1]
             raise wrong_member("not-allowed-here", detail, pointer=pointer(last))
         _refuse_foreign_number(asked.check, next(iter(given)))
@@ -307,8 +307,8 @@ class SandboxReceiverViewSet(SandboxViewSet):
     def create(self, request: Request) -> Receiver:
         """Let the next attempts of deliveries fail without a request to your receiver.
 
-        All that follows is real: retries, the messages to members, the disabling. The
-        attempt's `answer` says that it was simulated.
+        Retries, messages to members and the disabling follow as after a real failure.
+        The attempt's `answer` says that it was simulated.
         """
         asked, workspace = self.body, self.client.workspace
         answer = SimulatedAnswer(asked.answer)
@@ -337,7 +337,7 @@ class SandboxBalanceViewSet(SandboxViewSet):
         """Set what the sandbox can spend; orders beyond it get 402.
 
         An adjustment in the ledger sets the balance. A top-up raises it as in
-        production, and `null` takes the limit away.
+        production. `null` removes the limit.
         """
         left, client = self.body.available, self.client
         available = None if left is None else Decimal(left)
@@ -366,10 +366,9 @@ class SandboxReportViewSet(SandboxViewSet):
     def consent(self, request: Request, reportId: UUID) -> Response:
         """Grant, decline or withdraw a hosted consent as its subject, or let it expire.
 
-        An action does what the button of the consent page does, without its questions.
-        The record of the decision has `SANDBOX_API` as `confirmedBy`.
+        An action does what the button of the consent page does, without the page's
+        questions. The record of the decision has `SANDBOX_API` as `confirmedBy`.
         """
-
         return self.run_once(
             lambda: self._act_as_subject(reportId), lambda answer: reportId
         )
@@ -380,7 +379,7 @@ class SandboxReportViewSet(SandboxViewSet):
         if asked.reason and asked.action not in refusing:
             raise wrong_member(
                 "not-allowed-here",
-                "Only the actions decline and withdraw have a reason.",
+                "Only decline and withdraw take a reason.",
                 pointer=pointer("reason"),
             )
         act_as_subject(self.client, report_id, asked.action, asked.reason or "")
@@ -395,9 +394,9 @@ class SandboxReportViewSet(SandboxViewSet):
         body_example={"action": "pay"},
     )
     def payment(self, request: Request, reportId: UUID) -> Response:
-        """Pay a report as its payer, or fail to; refund or dispute what was paid.
+        """Pay a report as its payer, let the payment fail, or refund or dispute it.
 
-        An action does what the button of the sandbox's checkout does, and opens a
+        An action does what the button of the sandbox's checkout does. It opens a
         checkout if the payer has none.
         """
         return self.run_once(
@@ -432,13 +431,13 @@ class SandboxReportViewSet(SandboxViewSet):
         if asked.answers and asked.action != ReferenceAction.ANSWER:
             raise wrong_member(
                 "not-allowed-here",
-                "Only the action answer has answers.",
+                "Only answer takes answers.",
                 pointer=pointer("answers"),
             )
         if asked.reason and asked.action != ReferenceAction.DECLINE:
             raise wrong_member(
                 "not-allowed-here",
-                "Only the action decline has a reason.",
+                "Only decline takes a reason.",
                 pointer=pointer("reason"),
             )
         told = asked.answers or ReferenceAnswers()
@@ -458,10 +457,10 @@ class SandboxReportViewSet(SandboxViewSet):
 
 
 def _refuse_contradictions(answers: Mapping[str, Any]) -> None:
-    """Refuse answers that other answers make void."""
+    """Refuse answers that contradict `employed` or `stillEmployed`."""
     void: list[str] = []
     if not answers["employed"]:
-        detail = "If employed is false, the referee answers nothing about it."
+        detail = "If employed is false, there are no answers about the employment."
         void = [member for member in ABOUT_EMPLOYMENT if member in answers]
     elif answers.get("stillEmployed") and "employedTo" in answers:
         detail = "If stillEmployed is true, the employment has no last day."

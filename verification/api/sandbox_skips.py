@@ -1,4 +1,4 @@
-"""Skip ahead in the sandbox over HTTP, for test keys alone."""
+"""Skip ahead in the sandbox over HTTP, with test keys only."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from workspaces.models import Scope
 
 
 class Moment(Shape):
-    """What time brings to an object."""
+    """A due moment of an object."""
 
     name: Annotated[MomentName, enumeration("SandboxMoment", list(MomentName))]
     due_at: Timestamp
     """When it is due, or was before a skip."""
     effect: str
-    """What happens, or has happened, in words."""
+    """What happens then, in words. After a skip, what has happened."""
 
     @classmethod
     def of(cls, due: Due[Any] | None) -> Self | None:
@@ -34,20 +34,20 @@ class Moment(Shape):
 
 
 class NextMoment(Shape):
-    """What comes next for an object."""
+    """The next due moment of an object."""
 
     next: Moment | None
     """null if nothing is due, or a job is doing it."""
 
 
 class Skipped(Shape):
-    """What was done, and what comes next."""
+    """The moment that the skip brought about, and the next one."""
 
     done: Moment | None
     next: Moment | None
     report_id: UUID | None
-    """The report of the run that a skip of monitoring has launched. null if the rule
-    was paused instead, and for other objects."""
+    """The report of the run that the skip launched. null if it paused the rule instead,
+    and for objects other than rules."""
 
 
 def _example(name: MomentName, effect: str, due_at: str) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class ReportSkipViewSet(_SkipViewSet):
     @action(detail=True, methods=["get"], url_path="next")
     @_next("getNextForReport", "See what is due next", Scope.REPORTS_READ, REMINDER)
     def next_moment(self, request: Request, reportId: UUID) -> NextMoment:
-        """See what is due next for a report, and when: `skip` does it now."""
+        """See what is due next for a report, and when. `skip` does it now."""
         return self.next_of(reportId)
 
     @action(detail=True, methods=["post"])
@@ -141,8 +141,9 @@ class ReportSkipViewSet(_SkipViewSet):
     def skip(self, request: Request, reportId: UUID) -> Response:
         """Do now what is due next for a report, and nothing else.
 
-        The job that waits for that time does it. Retries of checks and the erasure at
-        the end of the retention begin at once, and end within seconds.
+        A skip has the effects that the due time would have had, with the same events
+        and messages. Retries of checks and erasures start at once, and end within
+        seconds.
         """
         return self.skip_ahead(reportId)
 
@@ -157,7 +158,7 @@ class RuleSkipViewSet(_SkipViewSet):
     @action(detail=True, methods=["get"], url_path="next")
     @_next("getNextForRule", "See the next run", Scope.MONITORING_READ, RUN)
     def next_moment(self, request: Request, monitoringId: UUID) -> NextMoment:
-        """See when a rule runs next: `skip` launches that run now."""
+        """See when a rule runs next. `skip` launches that run now."""
         return self.next_of(monitoringId)
 
     @action(detail=True, methods=["post"])
@@ -169,10 +170,10 @@ class RuleSkipViewSet(_SkipViewSet):
         {"done": RUN, "next": LATER_RUN, "reportId": RUN_REPORT},
     )
     def skip(self, request: Request, monitoringId: UUID) -> Response:
-        """Launch the next run of a rule, and move the rule to the time after it.
+        """Launch the next run of a rule now, and plan the one after it.
 
-        The run keeps the time for which it was planned; its report has today's times.
-        Its checks and alerts follow as in any run: wait for the report to end.
+        The run keeps its planned time; its report has the present time. Checks and
+        alerts follow as in any run, so wait until the report has ended.
         """
         return self.skip_ahead(monitoringId)
 
@@ -192,7 +193,7 @@ class DeliverySkipViewSet(_SkipViewSet):
     @action(detail=True, methods=["get"], url_path="next")
     @_next("getNextForDelivery", "See the next attempt", Scope.WEBHOOKS_MANAGE, RETRY)
     def next_moment(self, request: Request, deliveryId: UUID) -> NextMoment:
-        """See when a delivery that failed is sent again: `skip` does it now."""
+        """See when a failed delivery is sent again. `skip` sends it now."""
         return self.next_of(deliveryId)
 
     @action(detail=True, methods=["post"])
@@ -204,9 +205,9 @@ class DeliverySkipViewSet(_SkipViewSet):
         {"done": RETRY, "next": None},
     )
     def skip(self, request: Request, deliveryId: UUID) -> Response:
-        """Send a delivery again now. The attempt follows within a second.
+        """Send a failed delivery again. The attempt follows within a second.
 
-        It counts in the schedule as the attempt of its time: read `next` once it has
-        ended.
+        It counts as the attempt that was planned. Once it has ended, `next` shows the
+        one after it.
         """
         return self.skip_ahead(deliveryId)

@@ -1,7 +1,7 @@
-"""The subject's decisions in the sandbox, made by the client through the API.
+"""The client decides about consent in the sandbox, in place of the subject.
 
-Each action calls the verb of the consent page, without the page's challenge, as the
-client owns the sandbox. The evidence names the sandbox.
+Each action calls the function that the consent page calls, without the page's
+challenge, as the client owns the sandbox. The evidence names the sandbox.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def act_as_subject(
     if consent is None or action not in possible:
         status = consent.status if consent else ConsentStatus.NOT_REQUIRED
         raise NotPossible(
-            f"The consent is {status}, of a report that is {report.status}.", possible
+            f"The consent is {status} and the report is {report.status}.", possible
         )
     consent.report = report
     match action:

@@ -1,7 +1,8 @@
-"""The payer's choices at the sandbox's payment provider, by its page and by the API.
+"""The payer's choices at the sandbox's payment provider, on its page and by the API.
 
-Like a provider, they end the checkout in the provider's own tables and send an event to
-the service. `act_as_payer` also settles at once, so that its answer shows the outcome.
+As with a real provider, a choice ends the checkout in the provider's tables and sends
+an event to the service. `act_as_payer` also settles the payment at once, so that the
+answer shows the outcome.
 """
 
 from __future__ import annotations
@@ -130,9 +131,9 @@ def _send_event(reference: str, state: str, *, times: int) -> None:
 
 @transaction.atomic
 def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None:
-    """Pay or not pay as the report's payer, or let their bank or time act.
+    """Act as the report's payer or their bank, or let the time to pay run out.
 
-    The checkout is opened if the payer has none. All of it is one transaction, as the
+    Opens a checkout if the payer has none. All of it is one transaction, as the
     sandbox's provider is in our database. Raises NotPossible, and Report.DoesNotExist.
     """
     report = lock_sandbox_report(client, report_id)
@@ -154,7 +155,7 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
                 'Order with "reuse": false to run its checks at their price.'
             )
         raise NotPossible(
-            f"The payment is {closed or payment.status}, of a report that is "
+            f"The payment is {closed or payment.status} and the report is "
             f"{report.status}.",
             possible,
         )
@@ -218,7 +219,7 @@ def _settle_open_checkouts(payment: Payment) -> None:
 
 
 def expire_payment(payment: Payment) -> None:
-    """End the open checkouts, which would keep the link open, and the link."""
+    """End the link, and first the open checkouts, which would keep it open."""
     opened = Checkout.objects.filter(payment_id=payment.pk, status=CheckoutStatus.OPEN)
     for checkout in opened:
         end_sandbox_checkout(checkout.reference, CheckoutState.EXPIRED)

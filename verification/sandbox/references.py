@@ -1,6 +1,7 @@
-"""The referee's answers in the sandbox, given by the client through the API.
+"""The client answers in the sandbox, in place of the referee.
 
-Each action calls the verb of the referee's page. The evidence names the sandbox.
+Each action calls the function that the referee's page calls. The evidence names the
+sandbox.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ A = ReferenceAction
 
 
 class ImpossibleDates(Exception):
-    """The last day is before the first, one of which the subject stated.
+    """The last day is before the first. The subject stated one of the two.
 
-    `args[0]` is the answer that the caller gave.
+    `args[0]` names the answer that the caller gave.
     """
 
 
@@ -71,15 +72,15 @@ def act_as_referee(
     reference = rows.order_by("-id").first()
     if reference is None:
         raise NotPossible(
-            f"No referee has been asked yet, of a report that is {report.status}."
+            f"The service has asked no referee yet. The report is {report.status}."
         )
     reference.report = report
     if closed := closed_status(reference, report, reference.generation):
         raise NotPossible(f"The reference is {closed}.")
     match action:
         case A.ANSWER:
-            told = _complete_answers(asked_subject(reference), answers)
-            submit(reference.pk, reference.generation, told, EVIDENCE)
+            complete = _complete_answers(asked_subject(reference), answers)
+            submit(reference.pk, reference.generation, complete, EVIDENCE)
         case A.DECLINE:
             decline(reference.pk, reference.generation, EVIDENCE, reason)
         case A.EXPIRE:
@@ -92,7 +93,7 @@ def _complete_answers(
     subject: Mapping[str, Any], answers: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the answers in the form of `providers.referee`."""
-    told = {
+    complete = {
         "employed": True,
         "employer": subject.get("employerName"),
         "jobTitle": subject.get("jobTitle") or "",
@@ -105,13 +106,13 @@ def _complete_answers(
         **answers,
         "mayAnswer": True,
     }
-    told.setdefault("stillEmployed", told["employedTo"] is None)
-    if told["stillEmployed"]:
-        told["employedTo"] = None
-    first, last = told["employedFrom"], told["employedTo"]
+    complete.setdefault("stillEmployed", complete["employedTo"] is None)
+    if complete["stillEmployed"]:
+        complete["employedTo"] = None
+    first, last = complete["employedFrom"], complete["employedTo"]
     if first and last and last < first:
         given = "employedTo" if "employedTo" in answers else "employedFrom"
         raise ImpossibleDates(given)
-    if not told["employed"]:
-        told |= dict.fromkeys(ABOUT_EMPLOYMENT)
-    return told
+    if not complete["employed"]:
+        complete |= dict.fromkeys(ABOUT_EMPLOYMENT)
+    return complete

@@ -1,4 +1,4 @@
-"""The reports on which a client acts in its sandbox, and the refusal of an action."""
+"""Find the reports on which a client acts in its sandbox, and refuse actions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from workspaces.models import Client, Environment
 
 
 class NotPossible(Exception):
-    """The object is in a state that does not take the action, and has not changed.
+    """The object's state does not allow the action. Nothing has changed.
 
-    `possible` names the actions that it takes now.
+    `possible` names the actions that the state allows.
     """
 
     def __init__(self, message: str, possible: Iterable[str] = ()) -> None:
@@ -26,7 +26,7 @@ class NotPossible(Exception):
 def lock_sandbox_report(client: Client, report_id: UUID) -> Report:
     """Return the client's report, locked. Raises Report.DoesNotExist.
 
-    It finds no report of production, whatever the environment of the client.
+    Reports of production are not found, also for a client of production.
     """
     return locked_reports().get(
         pk=report_id, workspace=client.workspace, environment=Environment.SANDBOX

@@ -1,9 +1,9 @@
 """Do now what is due later for one object of the sandbox.
 
-No clock changes. A skip locks the object and runs the step of the job that waits for
-the moment. If that step compares times, the skip first sets the due time of this one
-object to now. A worker runs checks, sends deliveries and erases reports outside of
-transactions: for these the skip sets the due time and schedules the job.
+No clock changes. A skip locks the object and calls the function that the job calls at
+the due time. If that function compares times, the skip first sets the object's due time
+to now. Checks, deliveries and erasures run in jobs, outside of the transaction: for
+them the skip sets the due time and schedules the job.
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ N = MomentName
 
 
 class NothingDue(Exception):
-    """A skip can do nothing for the object now."""
+    """Nothing is due for the object, or a job or another skip is doing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment(Generic[Thing]):
-    """A due moment: `find` returns its row and time, and `bring` does it now."""
+    """A kind of due moment. `find` returns its row and time, `bring` does it now."""
 
     name: MomentName
     effect: str
     find: Callable[[Thing], Found]
-    # Returns the effect where it differs from the one that was announced.
+    # Returns the effect if it differs from `effect`.
     bring: Callable[[Thing, UUID], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Due(Generic[Thing]):
-    """A moment of one object that is to come, with its row and time."""
+    """The next moment of one object, with its row and time."""
 
     moment: Moment[Thing]
     row_id: UUID
@@ -92,28 +92,28 @@ class Due(Generic[Thing]):
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[Thing]):
-    """A kind of objects; `locked` returns them locked as they are read."""
+    """A kind of object. `locked` locks the rows that it reads."""
 
     rows: Callable[[], QuerySet[Thing]]
     locked: Callable[[], QuerySet[Thing]]
     moments: tuple[Moment[Thing], ...]
 
     def next_moment(self, client: Client, pk: UUID) -> Due[Thing] | None:
-        """Return what comes next. Raises the model's DoesNotExist."""
+        """Return the next due moment. Raises the model's DoesNotExist."""
         return self._next(_own(self.rows(), client).get(pk=pk))
 
     @transaction.atomic
     def skip(self, client: Client, pk: UUID) -> tuple[Due[Thing], Due[Thing] | None]:
-        """Do what comes next, once; return it, and what comes then.
+        """Do the next due moment now, once. Returns it and the moment after it.
 
-        Of two concurrent skips the second finds another moment under the lock.
-        Raises NothingDue, and the model's DoesNotExist.
+        Of two concurrent skips, the second finds another moment once it has the lock,
+        and raises NothingDue. Raises also the model's DoesNotExist.
         """
         expected = self.next_moment(client, pk)
         thing = _own(self.locked(), client).get(pk=pk)
         due = self._next(thing)
         if due is None:
-            raise NothingDue("Nothing is due for it now, or a job is doing it.")
+            raise NothingDue("Nothing is due for it, or a job is doing it now.")
         if due != expected:
             raise NothingDue("A job or another skip has just done it.")
         effect = due.moment.bring(thing, due.row_id) or due.moment.effect
@@ -127,7 +127,7 @@ class Kind(Generic[Thing]):
 
 
 def _own(rows: QuerySet[Thing], client: Client) -> QuerySet[Thing]:
-    """Leave out production, whatever the environment of the client."""
+    """Return the client's rows in the sandbox, also for a client of production."""
     return rows.filter(workspace=client.workspace, environment=Environment.SANDBOX)
 
 
@@ -163,7 +163,7 @@ def _find_check(report: Report) -> Found:
 
 def _run_check(report: Report, row_id: UUID) -> None:
     at = now()
-    # A worker that has claimed it since runs it.
+    # If a worker has claimed it meanwhile, that worker runs it.
     _waiting_checks(report).filter(pk=row_id).update(next_attempt_at=at, turn_at=at)
     wake_up()
 
@@ -180,7 +180,7 @@ def _finish_decline(report: Report, row_id: UUID) -> None:
     AdverseNotice.objects.filter(pk=row_id).update(waits_until=now())
     finish_waiting_decline(row_id)
     if waiting_notices().filter(pk=row_id).exists():
-        raise NothingDue("The decline cannot count now.")
+        raise NothingDue("The decline cannot become final now.")
 
 
 def _find_retention(report: Report) -> Found:
@@ -220,9 +220,9 @@ def _find_delivery(delivery: Delivery) -> Found:
 
 
 def _send(delivery: Delivery, row_id: UUID) -> None:
-    """Make the delivery due. A receiver that rests after failures gets it as a probe.
+    """Make the delivery due, and end the rest of its receiver after failures.
 
-    The receiver may get other deliveries first, which wait for the end of its rest.
+    Other deliveries that wait for the end of that rest may go out first.
     """
     at = now()
     Delivery.objects.filter(pk=row_id).update(next_attempt_at=at)
@@ -268,7 +268,7 @@ REPORTS = Kind(
         ),
         Moment(
             N.DECLINE_FINAL,
-            "End the waiting time of the decline, which then counts.",
+            "End the waiting time of the decline, which becomes final.",
             _find_decline,
             _finish_decline,
         ),

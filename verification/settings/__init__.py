@@ -71,7 +71,7 @@ if not GUIDES_DIR.is_dir():
     GUIDES_DIR = BASE_DIR / "verification" / "guides"
 # What `make clients` builds; a release has it inside the package.
 CLIENTS_DIR = BASE_DIR / "clients" / "dist"
-if not CLIENTS_DIR.is_dir():
+if not CLIENTS_DIR.parent.is_dir():
     CLIENTS_DIR = BASE_DIR / "verification" / "clients"
 DATA_DIR = embedded.data_dir()
 DEBUG = env.bool("DEBUG", False)

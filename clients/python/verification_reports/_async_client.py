@@ -36,9 +36,9 @@ class AsyncReports(AsyncReportsApi):
     ) -> CreatedReport:
         """Create one report, and launch it unless its `draft` is true.
 
-        The launch is billed. However often the network makes the client repeat the
-        request, one report is created. Give a key of your own if your program may call
-        this again for the same order.
+        The launch is billed. The client's retries create no second report. If your
+        program may call this again for the same order, pass an `idempotency_key` that
+        it has stored.
         """
         request = create_reports.request(
             {"reports": [report]}, idempotency_key=idempotency_key or UNSET
@@ -48,10 +48,10 @@ class AsyncReports(AsyncReportsApi):
     async def wait_until_completed(
         self, report_id: str, *, timeout: float = 600, decided: bool = False
     ) -> Report:
-        """Return the report once it has ended, however it ended: look at `status`.
+        """Return the report once it has ended. `status` says how it ended.
 
         With `decided`, the client also waits for the decision that counts. Raise
-        `ActionRequired` as soon as a person must act, and `WaitTimeout` after so many
+        `ActionRequired` as soon as a person must act, and `WaitTimeout` after `timeout`
         seconds.
         """
         deadline, pause, ended_at = monotonic() + timeout, 0.5, 0.0
@@ -62,10 +62,10 @@ class AsyncReports(AsyncReportsApi):
                 if not decided or state.is_decided(report, monotonic() - ended_at):
                     return report
             else:
-                state.require_nobody(report)
+                state.raise_if_person_must_act(report)
                 if state.may_wait_for_referee(report):
                     timeline = await self.get_timeline(report_id)
-                    state.require_no_referee(report, timeline)
+                    state.raise_if_referee_must_answer(report, timeline)
             left = deadline - monotonic()
             if left <= 0:
                 raise WaitTimeout(
@@ -89,14 +89,14 @@ class AsyncEvents(AsyncEventsApi):
         store: Callable[[str], Awaitable[object]] | None = None,
         interval: float = 2.0,
     ) -> AsyncIterator[Event]:
-        """Yield events as they happen, for ever; ask every `interval` seconds.
+        """Yield events as they happen, without end. Ask every `interval` seconds.
 
-        Store `event.cursor` when you have processed an event, and begin with it next
-        time: no event is missed, and a few may come twice. Without a cursor it begins
-        with the oldest event, or with the first one after `since`.
+        Store `event.cursor` when you have processed an event, and pass it as `cursor`
+        next time: you miss no event, and may get a few twice. Without a cursor the
+        first event is the oldest one, or the first one after `since`.
 
-        A cursor expires after 30 days. If your `types` are rare, pass `store`: it gets
-        the cursor after each page that you have processed, also an empty one.
+        A cursor expires after 30 days. If your `types` are rare, pass `store`: the
+        client calls it with the cursor after each page, also after an empty one.
         """
         names = ",".join(types) or UNSET
         while True:

@@ -1,4 +1,4 @@
-"""`vrf listen`: events, pulled, signed again and posted to this machine."""
+"""`vrf listen` pulls events, signs them again, and posts them to this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAUSE_SECONDS = 5.0
 
 
 def listen(client: Client, url: str, names: Sequence[str]) -> None:
-    """Post each event until it is interrupted; go on next time where it stopped."""
+    """Post each event until the user interrupts. The next call goes on from there."""
     url = local_url(url)
     place = Place(client.settings)
     if place.cursor is None:
@@ -58,10 +58,10 @@ def local_url(text: str) -> str:
 
 
 def newest_cursor(client: Client) -> str:
-    """Return where new events begin.
+    """Return the cursor after which new events come.
 
-    The service tells the time, as this clock may be wrong; the clock of a proxy may
-    be up to a minute ahead.
+    The time comes from the service, as this machine's clock may be wrong. A proxy's
+    clock may be up to a minute ahead.
     """
     now = client.send(Request("GET", "/api/v1/me", _sent_at))
     since = now - timedelta(minutes=1)
@@ -88,11 +88,11 @@ def _forward(receiver: httpx.Client, url: str, event: Event, secret: str) -> Non
         }
         try:
             response = receiver.post(url, content=body, headers=headers)
-            said = str(response.status_code)
+            outcome = str(response.status_code)
         except httpx.RequestError as error:
-            said = type(error).__name__
-        _say(f"{event.name} {event.id}: {said}")
-        if said.startswith("2"):
+            outcome = type(error).__name__
+        _say(f"{event.name} {event.id}: {outcome}")
+        if outcome.startswith("2"):
             return
         if attempt < TRIES:
             time.sleep(2 ** (attempt - 1))
@@ -100,5 +100,5 @@ def _forward(receiver: httpx.Client, url: str, event: Event, secret: str) -> Non
 
 
 def _say(text: str) -> None:
-    # At once, also to a file.
+    # Without a buffer, so that a file gets each line at once, too.
     print(text, flush=True)

@@ -12,11 +12,11 @@ POLICY_SECONDS = 10.0
 
 
 def has_ended(report: Report) -> bool:
-    """Return whether no check of the report goes on. A `PARTIAL` one may go on."""
+    """Return whether all checks have ended. Those of a `PARTIAL` report may run on."""
     return report.status in ENDED or report.completed_at is not None
 
 
-def require_nobody(report: Report) -> None:
+def raise_if_person_must_act(report: Report) -> None:
     """Raise `ActionRequired` if the report waits for a client, subject or payer."""
     if report.status == "DRAFT":
         message = "launch the draft by client.reports.launch"
@@ -31,7 +31,7 @@ def require_nobody(report: Report) -> None:
 
 
 def may_wait_for_referee(report: Report) -> bool:
-    """Return whether all that goes on is a check that a referee may answer."""
+    """Return whether only the check that a referee answers has not ended."""
     names = {
         result.check_name
         for result in report.check_results
@@ -40,7 +40,8 @@ def may_wait_for_referee(report: Report) -> bool:
     return names == {REFEREE_CHECK}
 
 
-def require_no_referee(report: Report, timeline: Timeline) -> None:
+def raise_if_referee_must_answer(report: Report, timeline: Timeline) -> None:
+    """Raise `ActionRequired` if the service has sent the referee a link."""
     if any(message.kind.startswith("REFERENCE_") for message in timeline.messages):
         message = "the referee must answer the questions that the service has sent"
         raise ActionRequired("reference", message, report)

@@ -16,8 +16,8 @@ from .types import Unset
 
 T = TypeVar("T")
 Part = TypeVar("Part")
-# Refusals that pass by themselves: the service has done nothing, or may have done it,
-# behind a proxy.
+# Refusals that end by themselves. After the first the service has done nothing. After
+# the second, which a proxy sends, it may have carried out the request.
 UNDONE = {429, 503}
 PERHAPS_DONE = {502, 504}
 UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
@@ -36,7 +36,7 @@ class Request(Generic[T]):
     headers: Mapping[str, Any] = field(default_factory=dict)
 
     def returning(self, part: Callable[[T], Part]) -> Request[Part]:
-        """Return the same request, of whose answer only a part is needed."""
+        """Return the same request, which returns a part of the answer."""
 
         def parse(response: httpx.Response) -> Part:
             return part(self.parse(response))
@@ -54,7 +54,7 @@ class Request(Generic[T]):
         try:
             return self.parse(response)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            # A proxy has cut the answer, or has put a page of its own in its place.
+            # A proxy has cut the answer, or has replaced it by a page of its own.
             raise ConnectionFailed(
                 f"{self.method} {self.path}: the answer is not what the service "
                 f"sends ({type(error).__name__} {error})",
@@ -72,7 +72,7 @@ class Request(Generic[T]):
             passes = failure.status in UNDONE or (
                 repeatable and failure.status in PERHAPS_DONE
             )
-            # With the code, the first attempt is still at work.
+            # With this code the service is still carrying out the first attempt.
             again = passes or failure.code == "idempotency-in-progress"
         if wait > LONGEST_WAIT or not again:
             return None
@@ -115,7 +115,7 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def problem_body(response: httpx.Response) -> dict[str, Any]:
-    """Return the problem, or one made of an answer that is none: that of a proxy."""
+    """Return the problem, or one made of a proxy's answer, which has none."""
     try:
         body = response.json()
     except ValueError:

@@ -1,4 +1,4 @@
-"""The key, the address, and what every request has of them."""
+"""The key and the address, which every request carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `vrf` keeps in files of its user alone: the key, secrets and cursors."""
+"""Files that only their user can read: the key, secrets and cursors of `vrf`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ._settings import Settings
 
 
 def read_key() -> tuple[str, str]:
-    """Return key and address: of the environment, or as `vrf login` stored them.
+    """Return key and address from the environment, or as `vrf login` stored them.
 
-    They are never mixed: a key would reach a service that it is not meant for.
+    Both come from one place. Otherwise a key could be sent to another service.
     """
     key = os.environ.get("VERIFICATION_API_KEY")
     url = os.environ.get("VERIFICATION_BASE_URL")
@@ -37,7 +37,7 @@ def write_key(key: str, url: str) -> None:
 
 
 class Place:
-    """Where a listener of one key has arrived, and the secret that it signs with."""
+    """The cursor of one key's listener, and the secret with which it signs."""
 
     def __init__(self, settings: Settings) -> None:
         text = f"{settings.base_url} {settings.api_key}"
@@ -74,7 +74,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _write(name: str, content: dict[str, Any]) -> None:
-    """Replace a file as a whole, readable by nobody else at any moment."""
+    """Replace a file as a whole. At no moment can another user read it."""
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = folder / f"{name}.{os.getpid()}"

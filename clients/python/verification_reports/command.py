@@ -1,4 +1,4 @@
-"""`vrf`: order reports, act in the sandbox, and get events on your machine."""
+"""Order reports, act in the sandbox, and get events on your machine."""
 
 from __future__ import annotations
 
@@ -55,16 +55,21 @@ def _parser() -> argparse.ArgumentParser:
     listen.add_argument("--events", default="", help="names, with commas between")
 
     trigger = command(
-        "trigger", _trigger, "Act as subject, payer or referee, or as time.", commands
+        "trigger",
+        _trigger,
+        "Act as the subject, payer or referee of a report, or let their time run out.",
+        commands,
     )
     trigger.add_argument("action", help="such as consent.grant or payment.pay")
     trigger.add_argument("report")
 
-    skip = command("skip", _skip, "Do now what time would do next.", commands)
+    skip = command("skip", _skip, "Do now what is due next.", commands)
     skip.add_argument("kind", choices=KINDS)
     skip.add_argument("id")
 
-    command("mcp", _mcp, "Serve an assistant: read-only, test keys alone.", commands)
+    command(
+        "mcp", _mcp, "Serve an AI assistant: read-only, with a test key only.", commands
+    )
 
     reports = commands.add_parser("reports", help="Order and read reports.")
     verbs = reports.add_subparsers(required=True, metavar="COMMAND")
@@ -76,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--status")
     listing.add_argument("--search")
     listing.add_argument("--limit", type=int, default=20)
-    wait = command("wait", _wait, "Wait for the end; print the report.", verbs)
+    wait = command("wait", _wait, "Wait until a report has ended, and print it.", verbs)
     wait.add_argument("report")
     wait.add_argument("--timeout", type=float, default=600)
     return parser
@@ -86,7 +91,7 @@ def _login(options: argparse.Namespace) -> None:
     url = options.url or input("Address of the service: ")
     ask = getpass.getpass if sys.stdin.isatty() else lambda prompt: input()
     key = ask("API key: ")
-    # The client would take them of the environment.
+    # Without them the client would read the environment.
     if not key.strip() or not url.strip():
         raise ValueError("an address and a key are needed")
     with Client(key, url) as client:
@@ -110,7 +115,9 @@ def _trigger(options: argparse.Namespace) -> None:
         }
         part, _, action = options.action.partition(".")
         if part not in acts or not action:
-            raise ValueError(f"act on {', '.join(acts)}, such as consent.grant")
+            raise ValueError(
+                f"an action begins with {', '.join(acts)}, such as consent.grant"
+            )
         _print(acts[part](options.report, {"action": action}).to_dict())
 
 
@@ -128,7 +135,9 @@ def _mcp(options: argparse.Namespace) -> None:
     try:
         from .mcp_server import serve
     except ModuleNotFoundError as error:
-        raise ValueError("install the package with its extra: [mcp]") from error
+        raise ValueError(
+            "the extra mcp is missing: the service says at /docs/clients how to add it"
+        ) from error
     serve(*_stored.read_key())
 
 

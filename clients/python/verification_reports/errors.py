@@ -1,4 +1,4 @@
-"""What can go wrong. Each of these is a `VerificationError`."""
+"""The errors of this package. Each of them is a `VerificationError`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class VerificationError(Exception):
 class ConnectionFailed(VerificationError):
     """The service could not be reached, or its answer did not arrive whole.
 
-    `may_have_happened` is true if the service may have done what it was asked.
+    `may_have_happened` is true if the service may have carried out the request.
     """
 
     def __init__(self, message: str, *, may_have_happened: bool) -> None:
@@ -73,7 +73,7 @@ class Problem(VerificationError):
 
 
 class ActionRequired(VerificationError):
-    """A report does not go on until a person acts.
+    """The report waits for a person to act.
 
     `kind` is `launch`, `consent`, `payment`, `reference` or `decision`; `url` is the
     link for that person, if the service has one.
@@ -87,7 +87,7 @@ class ActionRequired(VerificationError):
 
 
 class WaitTimeout(VerificationError):
-    """The report had not ended when the time was over. `report` is its last state."""
+    """The report did not end within the timeout. `report` is its last state."""
 
     def __init__(self, message: str, report: Report) -> None:
         super().__init__(message)

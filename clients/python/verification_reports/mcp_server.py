@@ -1,7 +1,7 @@
-"""`vrf mcp`: what an assistant may read while it writes an integration.
+"""`vrf mcp` serves what an assistant may read while it writes an integration.
 
-It works with a test key alone, and sends no data about people anywhere: prices are
-asked for with the sandbox's own subjects.
+It works with a test key only, and sends no data about people: a price is that of an
+order about a subject of the sandbox.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def make_server(client: AsyncClient) -> MCPServer[Any]:
         """Add a tool. Tell the assistant why a call was refused."""
 
         @wraps(function)
-        async def told(*args: Any, **kwargs: Any) -> Any:
+        async def explaining(*args: Any, **kwargs: Any) -> Any:
             try:
                 return await function(*args, **kwargs)
             except (VerificationError, ValueError, httpx.HTTPError) as error:
                 raise ToolError(str(error)) from error
 
-        server.tool(annotations=ToolAnnotations(read_only_hint=True))(told)
+        server.tool(annotations=ToolAnnotations(read_only_hint=True))(explaining)
 
     async def read_page(path: str) -> str:
         """Return a public page of the service; the key is not sent."""
@@ -77,7 +77,7 @@ def make_server(client: AsyncClient) -> MCPServer[Any]:
 
     @tool
     async def list_checks() -> list[dict[str, Any]]:
-        """List the checks: what they need, return and cost, and for whom they are."""
+        """List the checks with their inputs, results, prices and kinds of subject."""
         page = await client.checks.list()
         return [check.to_dict() for check in page.content]
 

@@ -1,4 +1,4 @@
-"""Verification of what the service sends, as Standard Webhooks describe it."""
+"""Verify webhooks by their signatures, as Standard Webhooks describe them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ WHSEC = "whsec_"
 
 @dataclass(frozen=True)
 class Event:
-    """An event. `id` is the same each time that it arrives; names may be new ones.
+    """An event. `id` is the same each time it arrives. `name` may be a new one.
 
-    `cursor` is there if the event was pulled: the place from which to go on.
+    A pulled event has a `cursor`: pass it to `follow` to get the events after it.
     """
 
     id: str
@@ -62,7 +62,7 @@ def verify(
     if not secrets or "" in secrets or WHSEC in secrets:
         raise ValueError("a secret is empty: anybody could sign with it")
     expected = [sign(identity, sent, content, one).encode() for one in secrets]
-    # Every pair is compared, so that the time tells nothing.
+    # All pairs are compared, so that the time does not show which one matched.
     matches = [
         hmac.compare_digest(one, given.encode())
         for one in expected
@@ -82,7 +82,7 @@ def pulled(event: PulledEvent, cursor: str | None) -> Event:
 
 
 def sign(identity: str, timestamp: str, body: bytes, secret: str) -> str:
-    """Return the signature of one secret, as `webhook-signature` has it."""
+    """Return the signature with one secret, as in `webhook-signature`."""
     if secret.startswith(WHSEC):
         key = base64.b64decode(secret.removeprefix(WHSEC), validate=True)
     else:
