@@ -1,10 +1,13 @@
 """A small API that shows what all operations have in common."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+from django.conf import settings
 from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
-from django.urls import include, path
+from django.urls import include, path, set_urlconf
 from django.utils.timezone import now
 from django.views.decorators.http import require_POST
 from rest_framework.request import Request
@@ -92,6 +95,19 @@ urlpatterns = [
 ]
 handler404 = "verification.web.pages.not_found"
 handler500 = "verification.web.pages.server_error"
+
+
+@pytest.fixture(autouse=True)
+def small_api(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Serve these addresses in the tests of each module that imports this.
+
+    Django keeps the addresses by the name of their module. `pytest.mark.urls` would
+    drop them all before and after each test, and reading them takes as long as it.
+    """
+    monkeypatch.setattr(settings, "ROOT_URLCONF", __name__)
+    set_urlconf(None)
+    yield
+    set_urlconf(None)
 
 
 def new_workspace() -> Workspace:

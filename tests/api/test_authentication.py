@@ -6,9 +6,10 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.api.small import bearer, new_key, new_suspended_workspace
+from tests.api.small import small_api as small_api
 from workspaces.models import ApiKey
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
+pytestmark = pytest.mark.django_db
 
 UNKNOWN = "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx"
 

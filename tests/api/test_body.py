@@ -5,10 +5,11 @@ import pytest
 from django.test import Client
 
 from tests.api.small import bearer, new_key
+from tests.api.small import small_api as small_api
 from verification.api.content import parse_json_object
 from verification.api.problems import Problem
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
+pytestmark = pytest.mark.django_db
 
 MIB = 1024 * 1024
 

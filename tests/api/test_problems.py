@@ -9,12 +9,13 @@ from django.db import connection
 from django.test import Client
 
 from tests.api.small import bearer, new_key
+from tests.api.small import small_api as small_api
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from verification.api.problem_kinds import PROBLEM_KINDS
 from verification.api.problems import MemberError, pointer, validation_failed
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
+pytestmark = pytest.mark.django_db
 
 
 def problem(response: Any) -> dict[str, Any]:

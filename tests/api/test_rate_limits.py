@@ -6,9 +6,10 @@ import time_machine
 from django.test import Client
 
 from tests.api.small import bearer, new_key, new_suspended_workspace, new_workspace
+from tests.api.small import small_api as small_api
 from workspaces.models import RateCount
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,10 @@ import pytest
 from django.test import Client
 
 from tests.api.small import bearer, new_key, new_workspace
+from tests.api.small import small_api as small_api
 from workspaces.models import Environment
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
+pytestmark = pytest.mark.django_db
 
 PATHS = ["/", "/healthz", "/problems/", "/nothing", "/api/v1/nothing", "/api/v1/things"]
 UNKNOWN_TEST_KEY = "vrf_test_0123456789ABCDEFGHIJKLMNOPQRSTUV0SEUbx"

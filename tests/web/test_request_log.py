@@ -5,12 +5,13 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from tests.api.small import bearer, new_key
+from tests.api.small import small_api as small_api
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from verification.web.log import redact
 from workspaces.models import ApiKey
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.small")]
+pytestmark = pytest.mark.django_db
 
 NAME = "Wanjiku Canary"
 ID_NUMBER = "31415926"
