@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -32,6 +33,8 @@ from verification.values import clock
 
 # The groups of tests that take longest
 LONGEST = {"browser", "restarts", "service"}
+# What marks all tests of a file as slow
+ALL_SLOW = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
 # Modules and tests that are collected stay: until then there is no garbage to look for.
 gc.disable()
 
@@ -66,13 +69,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewServices 
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files without slow tests if all others are: it saves a half minute."""
-    if config.option.markexpr != "slow" or collection_path.suffix != ".py":
+    """Leave out files of which no test is chosen: reading them takes many seconds."""
+    chosen = config.option.markexpr
+    if chosen not in {"slow", "not slow"} or collection_path.suffix != ".py":
         return None
+    text = collection_path.read_text()
+    if chosen == "not slow":
+        return True if ALL_SLOW.search(text) else None
     path = str(collection_path.relative_to(config.rootpath))
-    if path.startswith(SERVED) or "mark.slow" in collection_path.read_text():
-        return None
-    return True
+    return None if path.startswith(SERVED) or "mark.slow" in text else True
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
