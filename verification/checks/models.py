@@ -279,12 +279,17 @@ class CheckResult(models.Model):
                 condition=Q(status=R.FAILED),
                 name="results_failed",
             ),
-            # The newest finding for the same question, for reuse.
+            # The newest finding for the same question, for reuse. An erased result has
+            # no question.
             models.Index(
                 F("question"),
                 F("completed_at").desc(),
-                condition=Q(status=R.COMPLETED, reused_from_id__isnull=True),
-                name="results_reusable",
+                condition=Q(
+                    status=R.COMPLETED,
+                    reused_from_id__isnull=True,
+                    question__isnull=False,
+                ),
+                name="results_to_reuse",
             ),
             # The results that reuse a finding which turns out to be wrong.
             models.Index(
