@@ -75,7 +75,8 @@ def _pages(workspace_id: UUID, draft: PolicyVersion, cookie: str) -> dict[str, s
     }
     # The others take forms alone, or lead to another page.
     found = {name: url for name, url in pages.items() if _is_shown(client, url)}
-    report = Case.objects.filter(closed_at=None).order_by("-report")[:1].get().pk
+    waiting = Case.objects.filter(workspace=workspace_id, closed_at=None)
+    report = waiting.order_by("-report")[:1].get().pk
     one = {
         "policy-version": {"version": draft.pk},
         "reports-detail": {"report": report},
