@@ -4,6 +4,7 @@ from django.db import migrations, models
 # The table is new since the last release.
 EMPTY = "The table is empty when a released version is upgraded."
 RULES = (
+    "adding-foreign-key-constraint",
     "adding-not-nullable-field",
     "require-concurrent-index-creation",
     "constraint-missing-not-valid",
