@@ -9,7 +9,6 @@ the person, and name and address of a new user.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -53,6 +52,7 @@ from verification.accounts.provider_grants import LoginRefused
 from verification.backoffice import audit
 from verification.outbound.client import create_session
 from verification.outbound.targets import Blocked
+from verification.values.clock import now
 from verification.values.formats import one_line
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
         data = self._read_token(token, ["iat", "sub", "jti", "events"])
         events = data["events"]
         is_logout = isinstance(events, dict) and LOGOUT_EVENT in events
-        is_old = time.time() - data["iat"] > LOGOUT_SECONDS
+        is_old = now().timestamp() - data["iat"] > LOGOUT_SECONDS
         if not is_logout or is_old or "nonce" in data:
             raise LoginRefused("token")
         return _uid_of(data)
@@ -351,7 +351,7 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         return create_session(opened, seconds=provider_grants.CALL_SECONDS)
 
     def authenticate_by_email(self, sociallogin: Any) -> tuple[User, str] | None:
-        """Return the user of the address, whom allauth links to the provider.
+        """Return the user of the address; allauth links that user to the provider.
 
         A user who has only asked for this address in place of another one does not
         count: anybody can ask.
@@ -495,7 +495,7 @@ def end_login(request: HttpRequest, provider_id: str) -> HttpResponse:
 @csrf_exempt
 @require_POST
 def end_sessions(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """End all sessions of a person whom the provider has logged out (back-channel)."""
+    """End all sessions of a person after a logout at the provider (back-channel)."""
     provider = _find_provider(provider_id)
     adapter = OpenIdAdapter(request, provider_id)
     try:

@@ -132,7 +132,7 @@ FLAGS = {
     "COMPANY_NOT_FOUND": _("The business register has no such number."),
     "COMPANY_DISSOLVED": _("The business register does not list it as active."),
 }
-# The same to the subject, where it is another sentence
+# Flags that another sentence explains to the subject
 FLAGS_TO_SUBJECT = {
     "WOULD_NOT_REHIRE": _("The employer would not employ you again."),
     "NO_CREDIT_RECORD": _("The credit bureau has no record of you."),

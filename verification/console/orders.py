@@ -960,7 +960,7 @@ def path_in_item(fault: Fault) -> tuple[str, ...]:
 
 
 def fault_text(fault: Fault, inputs: Mapping[str, Input]) -> str:
-    """Return what is wrong in words for people; `inputs` are those by name."""
+    """Return the text of the fault for a member; `inputs` has the inputs by name."""
     place = "-".join(path_in_item(fault))
     kind = inputs[place].kind if place in inputs else ""
     text = (

@@ -88,7 +88,7 @@ class Sender(Protocol):
 
 
 def to_json(body: Any) -> Any:
-    """Return what is sent of a model, or of a dictionary of the same members."""
+    """Return the JSON of a model, or of a dictionary with the same members."""
     if isinstance(body, Unset):
         return None
     if isinstance(body, Mapping):

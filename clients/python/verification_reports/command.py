@@ -91,7 +91,7 @@ def _login(options: argparse.Namespace) -> None:
     url = options.url or input("Address of the service: ")
     ask = getpass.getpass if sys.stdin.isatty() else lambda prompt: input()
     key = ask("API key: ")
-    # Without them the client would read the environment.
+    # The client would replace an empty one by that of the environment.
     if not key.strip() or not url.strip():
         raise ValueError("an address and a key are needed")
     with Client(key, url) as client:
