@@ -7,6 +7,7 @@ import pytest
 from django.core.management import call_command
 
 from verification.backups.models import Backup
+from verification.settings.secrets import read_from
 
 pytestmark = pytest.mark.django_db
 
@@ -42,10 +43,12 @@ def test_review_follows_the_configuration(settings):
     assert "| deploy.W007 | No source is configured" in text
 
 
-def test_review_names_keys_and_holds_none(settings):
+def test_review_names_keys_and_holds_none(settings, monkeypatch):
+    monkeypatch.setitem(read_from, "FIELD_KEYS", "FIELD_KEYS_FILE")
+
     text = review()
 
-    assert "| FIELD_KEYS | FIELD_KEYS | AES-256-GCM" in text
+    assert "| FIELD_KEYS | FIELD_KEYS_FILE | AES-256-GCM" in text
     assert "Ids of FIELD_KEYS: k1." in text
     keys = [key for _, key in settings.FIELD_KEYS] + list(settings.LOOKUP_KEY)
     for secret in [settings.SECRET_KEY, *map(base64.b64encode, keys)]:

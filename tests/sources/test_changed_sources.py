@@ -82,7 +82,7 @@ def test_payer_of_changed_sources_asks_the_client(paying_api, two, shop):
     assert "We have told Acacia Lenders" in payer.reads()
     letter = write_email(Notification.objects.get(kind="NEW_LINK_WANTED"))
     assert "does not cover the present sources of its checks" in letter.text
-    assert "order a new one: POST /api/v1/reports" in letter.text
+    assert "order a new one, in the console or with POST /api/v1/reports" in letter.text
 
 
 def test_payer_pays_when_a_source_that_was_shown_is_back(paying_api, two, shop):

@@ -45,7 +45,7 @@ def test_owner_gets_balance_and_threshold(low_api: Api):
     (message,) = mail.outbox
     assert message.to == ["owner@acacia.test"]
     assert message.subject == "Your balance is low: KES 950.00 left"
-    assert "the balance of Acacia Lenders is KES 950.00. We write" in message.body
+    assert "The balance of Acacia Lenders is KES 950.00. We write" in message.body
     assert "no more than KES 1,000.00" in message.body
     assert str(low_api.workspace.pk) in message.body
 
