@@ -75,15 +75,25 @@ RUN_REPORT = "0198c5b2-7d4e-7c3a-9f1b-2a6d8e4f0c57"
 
 
 def _next(name: str, summary: str, scope: Scope, example: dict[str, Any]) -> Any:
-    return operation(
-        name, summary, scope=scope, answer=NextMoment, example={"next": example}
-    )
+    """Declare the operation that shows the next due moment of an object."""
+
+    @action(detail=True, methods=["get"], url_path="next")
+    @operation(name, summary, scope=scope, answer=NextMoment, example={"next": example})
+    def next_moment(view: _SkipViewSet, request: Request, **ids: UUID) -> NextMoment:
+        """See what is due next, and when. `skip` does it now."""
+        due = view.kind.next_moment(view.client, ids[view.lookup_url_kwarg])
+        return NextMoment(next=Moment.of(due))
+
+    return next_moment
 
 
 def _skip(
     name: str, summary: str, scope: Scope, path: str, example: dict[str, Any]
 ) -> Any:
-    return operation(
+    """Declare the operation that does the next due moment of an object now."""
+
+    @action(detail=True, methods=["post"])
+    @operation(
         name,
         summary,
         scope=scope,
@@ -92,20 +102,26 @@ def _skip(
         example={"reportId": None, **example},
         problems=("nothing-due",),
     )
+    def skip(view: _SkipViewSet, request: Request, **ids: UUID) -> Response:
+        """Do now what is due next, and nothing else.
+
+        A skip has the effects that the due time would have had, with the same events
+        and messages. Checks, erasures and deliveries start at once and end within
+        seconds: wait for their end before the next skip. The run of a rule keeps its
+        planned time; its report has the present time.
+        """
+        return view.run_once(lambda: view.skip_ahead(ids[view.lookup_url_kwarg]))
+
+    return skip
 
 
 class _SkipViewSet(SandboxViewSet):
     """The next due moments of objects of one kind."""
 
     kind: ClassVar[Kind[Any]]
+    lookup_url_kwarg: str
 
-    def next_of(self, pk: UUID) -> NextMoment:
-        return NextMoment(next=Moment.of(self.kind.next_moment(self.client, pk)))
-
-    def skip_ahead(self, pk: UUID) -> Response:
-        return self.run_once(lambda: self._skip(pk))
-
-    def _skip(self, pk: UUID) -> Skipped:
+    def skip_ahead(self, pk: UUID) -> Skipped:
         done, following = self.kind.skip(self.client, pk)
         return Skipped(
             done=Moment.of(done),
@@ -123,29 +139,16 @@ class ReportSkipViewSet(_SkipViewSet):
     kind = REPORTS
     lookup_url_kwarg = "reportId"
     lookup_description = "The id of the report."
-
-    @action(detail=True, methods=["get"], url_path="next")
-    @_next("getNextForReport", "See what is due next", Scope.REPORTS_READ, REMINDER)
-    def next_moment(self, request: Request, reportId: UUID) -> NextMoment:
-        """See what is due next for a report, and when. `skip` does it now."""
-        return self.next_of(reportId)
-
-    @action(detail=True, methods=["post"])
-    @_skip(
+    next_moment = _next(
+        "getNextForReport", "See what is due next", Scope.REPORTS_READ, REMINDER
+    )
+    skip = _skip(
         "skipReport",
         "Skip ahead",
         Scope.REPORTS_CREATE,
         "reports/{reportId}",
         {"done": REMINDER, "next": EXPIRY},
     )
-    def skip(self, request: Request, reportId: UUID) -> Response:
-        """Do now what is due next for a report, and nothing else.
-
-        A skip has the effects that the due time would have had, with the same events
-        and messages. Retries of checks and erasures start at once, and end within
-        seconds.
-        """
-        return self.skip_ahead(reportId)
 
 
 class RuleSkipViewSet(_SkipViewSet):
@@ -154,28 +157,16 @@ class RuleSkipViewSet(_SkipViewSet):
     kind = RULES
     lookup_url_kwarg = "monitoringId"
     lookup_description = "The id of the rule."
-
-    @action(detail=True, methods=["get"], url_path="next")
-    @_next("getNextForRule", "See the next run", Scope.MONITORING_READ, RUN)
-    def next_moment(self, request: Request, monitoringId: UUID) -> NextMoment:
-        """See when a rule runs next. `skip` launches that run now."""
-        return self.next_of(monitoringId)
-
-    @action(detail=True, methods=["post"])
-    @_skip(
+    next_moment = _next(
+        "getNextForRule", "See the next run", Scope.MONITORING_READ, RUN
+    )
+    skip = _skip(
         "skipRule",
         "Skip to the next run",
         Scope.MONITORING_WRITE,
         "monitoring/{monitoringId}",
         {"done": RUN, "next": LATER_RUN, "reportId": RUN_REPORT},
     )
-    def skip(self, request: Request, monitoringId: UUID) -> Response:
-        """Launch the next run of a rule now, and plan the one after it.
-
-        The run keeps its planned time; its report has the present time. Checks and
-        alerts follow as in any run, so wait until the report has ended.
-        """
-        return self.skip_ahead(monitoringId)
 
     def launched_report(self, pk: UUID, done: Due[Any]) -> UUID | None:
         """Return the report of the newest run, if it is the run of this time."""
@@ -189,25 +180,13 @@ class DeliverySkipViewSet(_SkipViewSet):
     kind = DELIVERIES
     lookup_url_kwarg = "deliveryId"
     lookup_description = "The id of the delivery: its event's id."
-
-    @action(detail=True, methods=["get"], url_path="next")
-    @_next("getNextForDelivery", "See the next attempt", Scope.WEBHOOKS_MANAGE, RETRY)
-    def next_moment(self, request: Request, deliveryId: UUID) -> NextMoment:
-        """See when a failed delivery is sent again. `skip` sends it now."""
-        return self.next_of(deliveryId)
-
-    @action(detail=True, methods=["post"])
-    @_skip(
+    next_moment = _next(
+        "getNextForDelivery", "See the next attempt", Scope.WEBHOOKS_MANAGE, RETRY
+    )
+    skip = _skip(
         "skipDelivery",
         "Skip to the next attempt",
         Scope.WEBHOOKS_MANAGE,
         "deliveries/{deliveryId}",
         {"done": RETRY, "next": None},
     )
-    def skip(self, request: Request, deliveryId: UUID) -> Response:
-        """Send a failed delivery again. The attempt follows within a second.
-
-        It counts as the attempt that was planned. Once it has ended, `next` shows the
-        one after it.
-        """
-        return self.skip_ahead(deliveryId)
