@@ -17,6 +17,7 @@ from django.conf import settings
 
 from tests.service.conftest import Client
 from tests.world.clients import person
+from tests.world.commands import run_command
 from tests.world.service import Service
 from tests.world.waiting import until
 
@@ -41,24 +42,17 @@ IS_ERASED = "SELECT erased_at IS NOT NULL FROM reports_report WHERE id = %s"
 class Elsewhere:
     """Another installation with the same keys: an empty database and no documents."""
 
-    def __init__(self, service: Service, folder: Path) -> None:
-        url = urlsplit(service.database_url)._replace(path=f"/{RESTORED}").geturl()
-        self.url = url
+    def __init__(self, service: Service) -> None:
+        self.url = urlsplit(service.database_url)._replace(path=f"/{RESTORED}").geturl()
+        self.documents = Path(service.environment["DATA_DIR"]) / RESTORED
         self._environment = {
             **service.environment,
-            "DATABASE_URL": url,
-            "DOCUMENTS_DIR": str(folder / "documents"),
+            "DATABASE_URL": self.url,
+            "DOCUMENTS_DIR": str(self.documents),
         }
 
     def manage(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=settings.BASE_DIR,
-            env=self._environment | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_command(self._environment | variables, *arguments)
 
 
 def run(
@@ -76,10 +70,12 @@ def run(
 
 
 @pytest.fixture
-def elsewhere(service: Service, tmp_path: Path) -> Iterator[Elsewhere]:
+def elsewhere(service: Service) -> Iterator[Elsewhere]:
     with service.connect() as server:
         server.execute(f"CREATE DATABASE {RESTORED}")
-    yield Elsewhere(service, tmp_path)
+    elsewhere = Elsewhere(service)
+    yield elsewhere
+    shutil.rmtree(elsewhere.documents, ignore_errors=True)
     with service.connect() as server:
         server.execute(f"DROP DATABASE {RESTORED} WITH (FORCE)")
 
@@ -119,8 +115,8 @@ def test_backup_is_restored_with_every_row(
     document.write_bytes(b"of the backup")
     backup = back_up(service, tmp_path)
     document.unlink()
-    (tmp_path / "documents").mkdir()
-    (tmp_path / "documents" / "sealed").write_bytes(b"newer")
+    elsewhere.documents.mkdir()
+    (elsewhere.documents / "sealed").write_bytes(b"newer")
 
     done = elsewhere.manage("restore", str(backup))
 
@@ -145,7 +141,7 @@ def test_restored_hold_does_not_bring_back_whom_the_retention_erased(
         db.execute(RUN_RETENTION)
         until(lambda: db.execute(IS_ERASED, [report]).fetchone()[0])
     journal = Path(service.environment["DATA_DIR"]) / "documents" / "erasures"
-    shutil.copytree(journal, tmp_path / "documents" / "erasures")
+    shutil.copytree(journal, elsewhere.documents / "erasures")
 
     done = elsewhere.manage("restore", str(backup))
 

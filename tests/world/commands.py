@@ -52,26 +52,29 @@ class _Loaded:
         self._process.communicate()
 
 
-_loaded: _Loaded | None = None
+# Those of the last environments: of a service, and of where its backups are restored
+_loaded: list[_Loaded] = []
+MOST = 2
 
 
 def run_command(
     environment: dict[str, str], *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a management command in a process with this environment."""
-    global _loaded
-    if _loaded is None or _loaded.environment != environment:
-        _close()
-        _loaded = _Loaded(environment)
-    return _loaded.run(arguments)
+    for process in _loaded:
+        if process.environment == environment:
+            break
+    else:
+        _close(MOST - 1)
+        process = _Loaded(environment)
+        _loaded.append(process)
+    return process.run(arguments)
 
 
 @atexit.register
-def _close() -> None:
-    global _loaded
-    if _loaded:
-        _loaded.close()
-    _loaded = None
+def _close(left: int = 0) -> None:
+    while len(_loaded) > left:
+        _loaded.pop(0).close()
 
 
 def _serve() -> None:
