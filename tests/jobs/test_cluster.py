@@ -214,14 +214,15 @@ def twins(jobs):
 
 
 def test_clusters_of_one_name_leave_each_other_their_jobs(jobs, twin):
-    id = enqueue(jobs, "sleep", "[60]")
-    until_begun(jobs, id)
+    # One for each worker
+    ids = [enqueue(jobs, "sleep", "[60]") for _ in range(PROCESSES - 1)]
+    until_begun(jobs, *ids)
 
     twin()
 
-    # The other one looks for jobs once a second.
-    time.sleep(3)
-    assert job(jobs, id) == (1, None)
+    # Only the other one has a worker for it.
+    seconds_until_done(jobs, enqueue(jobs, "nothing"))
+    assert {job(jobs, id) for id in ids} == {(1, None)}
 
 
 @pytest.mark.timeout(180)
