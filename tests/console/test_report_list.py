@@ -15,6 +15,7 @@ from verification.consents.models import Consent
 from verification.decisions.case_list import Standing, standings_of
 from verification.decisions.models import Case
 from verification.reports.models import Report
+from verification.values.local_time import NAIROBI
 
 ROW = re.compile(r'class="cover" href="[^"]*reports/([^"]+)"')
 
@@ -53,6 +54,19 @@ def test_list_is_sorted_by_time_or_risk(owner, api):
     assert listed(owner, sort="risk", status="READY") == [high, low]
     assert listed(owner, sort="risk", status="DRAFT") == [draft]
     assert listed(owner, sort="name") == [low, high, draft]
+
+
+@pytest.mark.parametrize("most", [0, 50_000])
+def test_days_keep_the_order_by_risk(owner, api, monkeypatch, most):
+    monkeypatch.setattr("verification.reports.queries.MAX_SORTED", most)
+    reports = [create_ready_report(api) for _ in range(5)]
+    today = now().astimezone(NAIROBI).date()
+    for report, score in zip(reports, (5, 90, None, 5, 0), strict=True):
+        Report.objects.filter(pk=report).update(risk_score=score)
+
+    order = [reports[n] for n in (1, 3, 0, 4, 2)]
+    assert listed(owner, sort="risk", first=today, last=today) == order
+    assert listed(owner, sort="risk", first=today + timedelta(days=1)) == []
 
 
 def test_list_counts_only_so_many_reports(owner, api, monkeypatch):
