@@ -57,6 +57,7 @@ QUERIES: dict[str, tuple[float, dict[str, Any]]] = {
     ),
     "a rare name": (150, {"search": RARE[2:9]}),
     "a whole name": (150, {"search": "Grace Wambui Otieno"}),
+    "a first and a last name": (150, {"search": "Wanjiku Kamau"}),
     "part of a common name": (150, {"search": "wanj"}),
     "a common name": (150, {"search": "Mwangi"}),
     "three letters": (150, {"search": "ang"}),

@@ -129,6 +129,18 @@ def test_filters_find_cases(owner, admin, api: Api):
     assert shown(owner, search="nobody at all") == []
 
 
+def test_short_search_needs_a_short_queue(owner, api: Api, monkeypatch):
+    reports = [create_case(api, number) for number in ("11111111", "22222222")]
+    error = "Type three letters or more"
+    assert shown(owner, search="ku") == reports
+
+    monkeypatch.setattr("verification.decisions.case_list.MAX_READ", 1)
+
+    assert error in owner.page("queue", query={"search": "ku"})
+    assert error not in owner.page("queue", query={"search": "wan"})
+    assert shown(owner, search="wan") == reports
+
+
 def test_long_queue_turns_pages_by_key(owner, api: Api, monkeypatch):
     monkeypatch.setattr("verification.console.case_pages.PAGE_SIZE", 2)
     numbers = [f"1111111{n}" for n in range(5)]

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.world.clients import Api, company, person
+from verification.reports import queries
 from verification.reports.models import SearchEntry
 
 
@@ -81,10 +82,16 @@ def test_search_by_one_letter_finds_every_such_name(named_api: Api):
     assert search_names(named_api, "ú") == {"José Ñandú"}
 
 
-def test_search_matches_only_the_whole_text(api: Api):
+@pytest.mark.parametrize("limits", [(1_000, 7_500), (0, 7_500), (0, 0)])
+def test_search_matches_only_the_whole_text(api: Api, monkeypatch, limits):
+    inline, most = limits
+    monkeypatch.setattr(queries, "MAX_INLINE_IDS", inline)
+    monkeypatch.setattr(queries, "MAX_IDS", most)
+    referenced = {**company(fullName="Other"), "reference": "abcab"}
     api.create(company(fullName="abcabd"), company(fullName="abdabc"), draft=True)
+    api.create(referenced, draft=True)
 
-    assert search_names(api, "abcab") == {"abcabd"}
+    assert search_names(api, "abcab") == {"abcabd", "Other"}
     assert search_names(api, "cabd") == {"abcabd"}
 
 

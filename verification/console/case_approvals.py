@@ -46,7 +46,7 @@ def approve(place: Place) -> HttpResponse:
     ones, until none is left.
     """
     posted = place.request.POST
-    form = queue_form(posted, package_names(place))
+    form = queue_form(place, posted, package_names(place))
     chosen = [read_id(one) for one in posted.getlist("report")[:MAX_EXAMINED]]
     ids = [one for one in chosen if one]
     if "confirmed" in posted:

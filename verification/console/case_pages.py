@@ -41,6 +41,7 @@ from verification.decisions.case_list import (
     Holder,
     QueueFilters,
     Wait,
+    can_search,
     count_open,
     list_cases,
 )
@@ -156,7 +157,7 @@ CAUSES: dict[str, Any] = {
 def listing(place: Place) -> HttpResponse:
     """List the open cases, those that are due first at the top."""
     packages = package_names(place)
-    form = queue_form(place.request.GET, packages)
+    form = queue_form(place, place.request.GET, packages)
     filters = QueueFilters(**form.chosen)
     after = read_id(place.request.GET.get("after", ""))
     page = list_cases(
@@ -183,8 +184,14 @@ def package_names(place: Place) -> dict[str, str]:
     return dict(known.values_list("name", "display_name"))
 
 
-def queue_form(typed: QueryDict, packages: Mapping[str, str]) -> QueueForm:
-    return QueueForm(typed, choices={"package": [*ALL_CHOICE, *packages.items()]})
+def queue_form(
+    place: Place, typed: QueryDict, packages: Mapping[str, str]
+) -> QueueForm:
+    form = QueueForm(typed, choices={"package": [*ALL_CHOICE, *packages.items()]})
+    text = form.chosen["search"]
+    if text and not can_search(*place.where, text):
+        form.add_error("search", _("Type three letters or more: many reports wait"))
+    return form
 
 
 @post_required(Permission.DECIDE_REPORTS)

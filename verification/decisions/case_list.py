@@ -17,13 +17,15 @@ from verification.decisions.models import (
     DecisionState,
     DecisionStatus,
 )
-from verification.reports.models import Report
-from verification.reports.queries import search_condition
+from verification.reports.models import Report, fold_text
+from verification.reports.queries import GRAM_LENGTH, search_condition
 from verification.values.clock import now
 from workspaces.models import Member
 
 # Counts stop here, so that a long queue costs no more than a short one.
 MAX_COUNT = 1_000
+# No index finds one or two letters of a name: a search reads up to this many cases.
+MAX_READ = 20_000
 
 
 class Holder(StrEnum):
@@ -134,6 +136,14 @@ def list_case_ids(
     """Return the ids of the first open cases of a list."""
     cases = open_cases_of(member.workspace_id, environment)
     return _ids_after(None, _filter(cases, member, environment, filters), size)
+
+
+def can_search(workspace_id: UUID, environment: str, text: str) -> bool:
+    """Return False if the text is too short to find a name among so many open cases."""
+    if len(fold_text(text.strip())) >= GRAM_LENGTH:
+        return True
+    cases = open_cases_of(workspace_id, environment)
+    return cases[: MAX_READ + 1].count() <= MAX_READ
 
 
 def count_open(workspace_id: UUID, environment: str) -> int:

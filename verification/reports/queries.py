@@ -19,6 +19,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import BigIntegerField, F, Q, QuerySet, Value
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
 
 from verification.db.base import ResultPage, force_custom_plan, read_page
@@ -39,9 +40,10 @@ from verification.values.formats import typed_phone
 from verification.values.masking import normalise_identifier
 
 GRAM_LENGTH = 3
-# Up to this many candidates go into the query as ids; for more, the query reads the
-# index of terms itself.
+# Up to this many candidates go into the query as ids, and up to the second number as an
+# array. For more, the query reads the names of all reports of the workspace.
 MAX_INLINE_IDS = 1_000
+MAX_IDS = 7_500
 NUMBERS = ("idNumber", "registrationNumber")
 
 
@@ -134,10 +136,12 @@ def bigint_values(terms: Iterable[int]) -> list[Value]:
     return [Value(term, BigIntegerField()) for term in terms]
 
 
-def _ids_if_few(entries: QuerySet[SearchEntry]) -> list[UUID] | None:
-    """Return the ids, or None if there are more than MAX_INLINE_IDS."""
-    ids = list(entries.values_list("pk", flat=True)[: MAX_INLINE_IDS + 1])
-    return ids if len(ids) <= MAX_INLINE_IDS else None
+def _ids_if_few(entries: QuerySet[SearchEntry]) -> list[UUID] | RawSQL | None:
+    """Return the ids for a query, or None if there are more than MAX_IDS."""
+    ids = list(entries.values_list("pk", flat=True)[: MAX_IDS + 1])
+    if len(ids) <= MAX_INLINE_IDS:
+        return ids
+    return RawSQL("SELECT unnest(%s::uuid[])", [ids]) if len(ids) <= MAX_IDS else None
 
 
 @dataclass(frozen=True, slots=True)
