@@ -424,7 +424,10 @@ def small_disk() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(500)
-def test_service_goes_on_after_a_full_disk(small_disk: Path, tmp_path: Path):
+def test_service_goes_on_after_a_full_disk(
+    first_run: Run, small_disk: Path, tmp_path: Path
+):
+    subprocess.run(["cp", "--archive", first_run.data, small_disk], check=True)
     run = Run(small_disk, METRICS_TOKEN=TOKEN)
     run.errors = tmp_path / "errors"
     filler = small_disk / "filler"
