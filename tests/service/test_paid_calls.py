@@ -1,7 +1,6 @@
 """kill -9 of workers between a call and the record of its answer; sources count."""
 
 import random
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -221,11 +220,19 @@ def test_killed_workers_begin_no_v3_job_twice(asking_v3, smile_id_v3):
     )
     smile_id_v3.faults.path, smile_id_v3.faults.slow = "/v3/enhanced_kyc", 0.5
     order(client, 70000009, ordered, ["IDENTITY"], email="jane@example.com")
+
+    def is_done():
+        return rows(asking_v3, client, LEFT) == [(0,)]
+
     for _ in range(3):
-        time.sleep(random.uniform(0.5, 2))
+        # During the calls of most, or before the work.
+        begun = random.randint(60, 90)
+        until_done(
+            lambda begun=begun: len(smile_id_v3.jobs) >= begun or is_done(), asking_v3
+        )
         asking_v3.kill_jobs()
         asking_v3.start_jobs()
-    until_done(lambda: rows(asking_v3, client, LEFT) == [(0,)], asking_v3)
+    until_done(is_done, asking_v3)
 
     begun = Counter(job["id_number"] for job in smile_id_v3.jobs.values())
     assert set(begun.values()) == {1}
