@@ -11,7 +11,6 @@ import urllib.request
 from pathlib import Path
 from zipfile import ZipFile
 
-import psycopg
 import pytest
 import yaml
 from django.conf import settings
@@ -19,7 +18,7 @@ from django.db import connection
 
 import verification
 from tests.configuration.test_refusals_to_start import database_url
-from tests.configuration.test_secrets import GIVEN
+from tests.world.database import create_database, drop_database
 from tests.world.service import free_port
 from verification.manage import main
 
@@ -217,8 +216,8 @@ def test_installed_wheel_serves_pages_without_the_checkout(tmp_path):
     name, port = f"{connection.settings_dict['NAME']}_wheel", free_port()
     away = "postgresql://127.0.0.1:1/away"
     variables = {
+        # With the keys that the database was made with
         **{n: v for n, v in os.environ.items() if not n.startswith(("DJANGO", "PYTH"))},
-        **GIVEN,
         "DEBUG": "False",
         "BASE_URL": f"http://127.0.0.1:{port}",
         "OPERATOR_CONTACT": "help@acacia.test",
@@ -247,32 +246,29 @@ def test_installed_wheel_serves_pages_without_the_checkout(tmp_path):
         with urllib.request.urlopen(request, timeout=60) as response:
             return response.read().decode()
 
-    with psycopg.connect(
-        database_url("postgres", "postgres"), autocommit=True
-    ) as server:
-        server.execute(f"CREATE DATABASE {name}")
+    create_database(name)
+    try:
+        assert run("--version").strip() == verification.__version__
+        run("check")
+        run("migrate", "--verbosity=0")
+        run("setup_checks")
+        web = subprocess.Popen(
+            [environment / "bin/verification-web"],
+            cwd=tmp_path,
+            env=variables,
+        )
         try:
-            assert run("--version").strip() == verification.__version__
-            run("check")
-            run("migrate", "--verbosity=0")
-            run("setup_checks")
-            web = subprocess.Popen(
-                [environment / "bin/verification-web"],
-                cwd=tmp_path,
-                env=variables,
-            )
-            try:
-                _wait_for(port)
-                page = read("/my-data")
-                style = re.search(r'href="(/static/[^"]+\.css)"', page)
-                assert style
-                assert 'lang="sw"' in page
-                assert len(read(style[1])) > 1000
-            finally:
-                web.terminate()
-                web.wait(60)
+            _wait_for(port)
+            page = read("/my-data")
+            style = re.search(r'href="(/static/[^"]+\.css)"', page)
+            assert style
+            assert 'lang="sw"' in page
+            assert len(read(style[1])) > 1000
         finally:
-            server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            web.terminate()
+            web.wait(60)
+    finally:
+        drop_database(name)
 
 
 def _wait_for(port: int) -> None:
