@@ -6,6 +6,7 @@ Each test that sends runs with both clients: one is made of the other.
 import ast
 import asyncio
 import inspect
+import os
 import random
 import subprocess
 import sys
@@ -592,6 +593,33 @@ def test_vrf_refuses_a_negative_limit(package, capsys: pytest.CaptureFixture[str
 
     assert command.main(["reports", "list", "--limit", "-1"]) == 1
     assert capsys.readouterr().err == "vrf: --limit must be 0 or more\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["list", "get 1"])
+def test_vrf_ends_quietly_when_its_reader_has_enough(command: str):
+    program = "import sys; from verification_reports.command import main; "
+    program += f"sys.exit(main('reports {command}'.split()))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    page = example("get", PATH, "200") | {"last": True}
+    answer = Answer(page if command == "list" else a_report())
+
+    with AnsweringServer(answer) as server, os.fdopen(writing, "wb") as output:
+        environment = {
+            "PYTHONPATH": str(generate_client()),
+            "VERIFICATION_API_KEY": KEY,
+            "VERIFICATION_BASE_URL": server.url,
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_assistant_prices_a_check_that_companies_need_another_input_for(package):

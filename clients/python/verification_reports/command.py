@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+import os
 import sys
 from collections.abc import Callable
 from itertools import islice
@@ -19,6 +20,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of the output, such as head, needs no more. At its end Python would
+        # write the rest, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # what shells report of programs that end by SIGPIPE
     except Problem as problem:
         faults = [f"  {one.place}: {one.detail}" for one in problem.faults]
         print(f"vrf: {problem}", *faults, sep="\n", file=sys.stderr)
