@@ -37,6 +37,7 @@ MODULES = [
             "decisions/policies",
             "privacy/corrections",
             "reports/models",
+            "web/pages",
         )
     ),
     *(

@@ -30,6 +30,7 @@ from verification.backoffice import audit
 from verification.db.encryption import keyed_hash
 from verification.values.formats import one_line
 from verification.values.public_text import TextFault, find_text_fault
+from verification.web.pages import INVALID_EMAIL, REQUIRED_ERROR
 from workspaces import rate_limits
 
 # Seconds for which a one-time code is valid.
@@ -38,7 +39,7 @@ TOTP_PERIOD = app_settings.TOTP_PERIOD
 MAX_EMAIL_LENGTH = 254
 EMAIL_NEEDED = {
     "required": _("Enter your e-mail address"),
-    "invalid": _("Enter an e-mail address, such as name@example.com"),
+    "invalid": INVALID_EMAIL,
 }
 PASSKEY_REFUSED = _("The passkey was not accepted. Try again")
 PASSWORD_HELP = _(
@@ -91,7 +92,7 @@ class _Labelled:
             field.widget.attrs.pop("placeholder", None)
             field.label = self.labels.get(name, field.label)
             field.help_text = self.helps.get(name, field.help_text)
-            field.error_messages["required"] = _("Fill this in")
+            field.error_messages.update(REQUIRED_ERROR)
             if isinstance(field, forms.EmailField):
                 field.error_messages.update(EMAIL_NEEDED)
 

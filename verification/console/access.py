@@ -32,7 +32,6 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.fields import (
-    REQUIRED_ERROR,
     ChoicesForm,
     Option,
     date_field,
@@ -41,10 +40,11 @@ from verification.console.fields import (
 )
 from verification.console.first_steps import FIRST_ORDER, samples_of
 from verification.console.sandbox_pages import with_messages
-from verification.console.words import WORDS, Topic
+from verification.console.words import WORDS, Topic, choices_of
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
 from verification.values.networks import WrongNetwork, read_networks
+from verification.web.pages import REQUIRED_ERROR
 from workspaces import keys, members
 from workspaces.members import Permission
 from workspaces.models import (
@@ -147,12 +147,6 @@ class InvitationForm(ChoicesForm):
     )
 
 
-ROLES: list[tuple[str, Any]] = [
-    (Role.OWNER, _("Owner")),
-    (Role.ADMIN, _("Administrator")),
-    (Role.OFFICER, _("Officer")),
-    (Role.VIEWER, _("Viewer")),
-]
 REFUSALS: Refusals = {
     members.LastOwner: _("A workspace keeps at least one owner."),
     keys.KeyHasEnded: _("This key has ended, or was replaced already."),
@@ -353,7 +347,9 @@ def _accept(request: HttpRequest, user: User, found: Invitation, token: str) -> 
 def _assignable_roles(place: Place) -> list[tuple[str, Any]]:
     """Return the roles that the member may give."""
     owners_too = members.has_permission(place.member, Permission.MANAGE_OWNERS)
-    return [role for role in ROLES if owners_too or role[0] != Role.OWNER]
+    return [
+        role for role in choices_of(Topic.ROLE) if owners_too or role[0] != Role.OWNER
+    ]
 
 
 def _invite(place: Place, form: InvitationForm) -> bool:

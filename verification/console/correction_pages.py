@@ -25,7 +25,6 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.fields import (
-    REQUIRED_ERROR,
     FilterForm,
     filter_field,
     text_area,
@@ -47,6 +46,7 @@ from verification.privacy.models import (
 from verification.privacy.requests import AlreadyAnswered
 from verification.values.clock import now
 from verification.values.masking import mask
+from verification.web.pages import REQUIRED_ERROR
 from workspaces.members import Permission
 
 

@@ -23,7 +23,6 @@ from verification.console.base import (
 from verification.console.case_pages import open_case_of, to_next
 from verification.console.decline_notices import NoticeRuleForm, notices_context
 from verification.console.fields import (
-    REQUIRED_ERROR,
     ChoicesForm,
     check_reasons,
     decision_field,
@@ -60,6 +59,7 @@ from verification.decisions.models import (
 from verification.decisions.notices import credit_results
 from verification.decisions.rules import is_about
 from verification.reports.models import Report
+from verification.web.pages import REQUIRED_ERROR
 from workspaces.members import Permission, has_permission
 from workspaces.models import Member
 

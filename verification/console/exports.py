@@ -14,13 +14,13 @@ from verification.api.exports import MAX_DAYS, Export, Period, PeriodTooLong
 from verification.backoffice import audit
 from verification.console.base import Place, member_required
 from verification.console.fields import (
-    REQUIRED_ERROR,
     ChoicesForm,
     date_field,
     text_field,
 )
 from verification.privacy.models import Channel
 from verification.values.local_time import NAIROBI
+from verification.web.pages import REQUIRED_ERROR
 from workspaces import rate_limits
 from workspaces.members import Permission, has_permission
 

@@ -20,11 +20,11 @@ from pydantic_core import PydanticCustomError
 from verification.decisions.models import MAX_CODES, DecisionStatus
 from verification.values import formats
 from verification.values.formats import one_line
+from verification.web.pages import INVALID_EMAIL, REQUIRED_ERROR
 
 CONTACT_HINT = _(
     "An e-mail address, a phone number, or both with a comma between; people see it"
 )
-REQUIRED_ERROR = {"required": _("Fill this in")}
 ALL_CHOICE = [("", _("All"))]
 
 
@@ -94,12 +94,8 @@ def text_area(label: Any, max_length: int) -> forms.CharField:
 
 
 def email_field(label: Any) -> forms.EmailField:
-    invalid = _("Enter an e-mail address, such as name@example.com")
-    return forms.EmailField(
-        label=label,
-        max_length=254,
-        error_messages={**REQUIRED_ERROR, "invalid": invalid},
-    )
+    errors = {**REQUIRED_ERROR, "invalid": INVALID_EMAIL}
+    return forms.EmailField(label=label, max_length=254, error_messages=errors)
 
 
 def date_field(*, required: bool = False, **options: Any) -> forms.DateField:

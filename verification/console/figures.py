@@ -34,7 +34,6 @@ from verification.console.charts import (
 )
 from verification.console.fields import (
     ALL_CHOICE,
-    REQUIRED_ERROR,
     ChoicesForm,
     date_field,
     filter_field,
@@ -52,6 +51,7 @@ from verification.figures.summary import (
     read_state,
 )
 from verification.values.formats import escape_formula
+from verification.web.pages import REQUIRED_ERROR
 
 # The choice of reports without one
 NO_PACKAGE = "none"

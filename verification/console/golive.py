@@ -22,7 +22,6 @@ from verification.console.base import (
 )
 from verification.console.fields import (
     COUNTRIES,
-    REQUIRED_ERROR,
     ContactField,
     LongSelect,
     email_field,
@@ -51,6 +50,7 @@ from verification.golive.models import Application, Document, DocumentKind, Stat
 from verification.reports.request import InvalidRequest
 from verification.values import formats
 from verification.values.identifiers import KRA_PIN
+from verification.web.pages import REQUIRED_ERROR
 from workspaces.members import Permission
 
 VOLUMES = [

@@ -18,8 +18,7 @@ from django.views.decorators.csrf import csrf_exempt
 from verification.backoffice import audit
 from verification.backoffice.models import ActorKind
 from verification.console.base import Place, member_required
-from verification.console.fields import REQUIRED_ERROR
-from verification.web.pages import private_page
+from verification.web.pages import REQUIRED_ERROR, private_page
 from workspaces import member_messages
 from workspaces.member_messages import DIGEST, NEEDED
 from workspaces.members import has_permission

@@ -28,7 +28,6 @@ from verification.console.batch_rows import FULL_NAME
 from verification.console.batch_uploads import OpenUpload
 from verification.console.fields import (
     COUNTRIES,
-    REQUIRED_ERROR,
     Choices,
     ChoicesForm,
     LongSelect,
@@ -58,6 +57,7 @@ from verification.reports.request import (
     no_source_reason,
 )
 from verification.settings.providers import HOME_COUNTRY
+from verification.web.pages import REQUIRED_ERROR
 
 # A choice in the address of a page, where it names nobody, ends with this.
 CHOSEN = ("step", "details")

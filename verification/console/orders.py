@@ -24,7 +24,6 @@ from verification.checks.models import CheckDefinition, CheckPackage, CheckResul
 from verification.checks.packages import Packages
 from verification.consents.links import consent_links
 from verification.consents.models import Consent
-from verification.console.fields import REQUIRED_ERROR
 from verification.payments.links import payment_links
 from verification.payments.models import PAYABLE_STATUSES, Payment
 from verification.reports import launch as launches
@@ -73,6 +72,7 @@ from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
+from verification.web.pages import INVALID_EMAIL, REQUIRED_ERROR
 from workspaces.models import Client
 
 Values = Mapping[str, str]
@@ -931,7 +931,7 @@ BY_PLACE: dict[tuple[str, str], Any] = {
     ),
 }
 BY_KIND: dict[tuple[str, str], Any] = {
-    ("EMAIL", "invalid-format"): _("Enter an e-mail address, such as name@example.com"),
+    ("EMAIL", "invalid-format"): INVALID_EMAIL,
     ("PHONE", "invalid-format"): _("Enter a number such as +254712345678"),
     ("DATE", "invalid-format"): _("Choose a day"),
     ("MOMENT", "invalid-format"): _("Choose a day and a time"),

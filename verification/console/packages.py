@@ -20,7 +20,6 @@ from verification.checks.packages import (
 )
 from verification.console.base import Place, Text, member_required, post_required
 from verification.console.fields import (
-    REQUIRED_ERROR,
     ChoicesForm,
     OneLineField,
     Option,
@@ -30,6 +29,7 @@ from verification.reports.models import SubjectType
 from verification.reports.pricing import price_of_package
 from verification.reports.request import Catalogue, catalogue
 from verification.values.shapes import CURRENCY
+from verification.web.pages import REQUIRED_ERROR
 from workspaces.members import Permission
 
 

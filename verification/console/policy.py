@@ -18,7 +18,6 @@ from verification.console.base import (
     member_required,
     post_required,
 )
-from verification.console.fields import REQUIRED_ERROR
 from verification.console.policy_form import PolicyRuleForm, given_of
 from verification.console.policy_words import Names, fault_texts, marked_conditions
 from verification.console.words import WORDS, Topic
@@ -42,7 +41,7 @@ from verification.decisions.policies import (
 from verification.decisions.reason_codes import codes_of
 from verification.decisions.rules import MAX_RULES, Rule, Rules, find_faults, read_rules
 from verification.reports.models import Report
-from verification.web.pages import read_id
+from verification.web.pages import REQUIRED_ERROR, read_id
 from workspaces.members import Permission
 
 

@@ -32,7 +32,6 @@ from verification.console.base import (
     member_required,
     post_required,
 )
-from verification.console.fields import REQUIRED_ERROR
 from verification.console.order_form import (
     ChoiceForm,
     DetailsForm,
@@ -78,7 +77,7 @@ from verification.reports.request import (
     catalogue,
     named_packages,
 )
-from verification.web.pages import read_id
+from verification.web.pages import REQUIRED_ERROR, read_id
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
 

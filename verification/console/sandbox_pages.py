@@ -36,6 +36,7 @@ from verification.notifications.sms import sms_is_configured
 from verification.notifications.templates import write_email, write_sms
 from verification.providers.sandbox import list_reserved_numbers
 from verification.values import formats
+from verification.web.pages import INVALID_EMAIL
 from workspaces import sandbox_addresses
 from workspaces.members import Permission
 
@@ -76,7 +77,7 @@ class SandboxAddressForm(forms.Form):
             raise forms.ValidationError(
                 _("Enter an e-mail address, or a number such as +254712345678")
                 if self.by_sms
-                else _("Enter an e-mail address, such as name@example.com")
+                else INVALID_EMAIL
             ) from None
         return Channel.EMAIL, typed
 

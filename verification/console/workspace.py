@@ -25,7 +25,6 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.fields import (
-    REQUIRED_ERROR,
     ContactField,
     name_field,
     number_field,
@@ -38,6 +37,7 @@ from verification.golive import names
 from verification.privacy.retention import MAX_COUNT, count_expired
 from verification.reports.models import Report
 from verification.values.clock import now
+from verification.web.pages import REQUIRED_ERROR
 from webhooks.models import Configuration
 from workspaces import rate_limits, statements
 from workspaces.members import Permission, require_permission, withdraw_all_invitations

@@ -1,4 +1,4 @@
-"""Language, headers and error pages of all pages, and the front page."""
+"""Language, headers, errors of fields and error pages, and the front page."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from verification.values.clock import now
@@ -30,6 +31,9 @@ ONE_YEAR = 365 * 24 * 3600
 RETRY_AFTER_SECONDS = "60"
 # Statement timeouts, lock timeouts and deadlocks are OperationalErrors, too.
 DATABASE_ERRORS = (OperationalError, InterfaceError)
+# The errors of fields of members and of people who log in
+REQUIRED_ERROR = {"required": _("Fill this in")}
+INVALID_EMAIL = _("Enter an e-mail address, such as name@example.com")
 
 
 def page(view: View) -> View:

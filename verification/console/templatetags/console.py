@@ -23,13 +23,13 @@ from django.utils.translation import ngettext
 
 from monitoring.models import Rule
 from verification.checks.finding_words import flag_name
-from verification.console.fields import REQUIRED_ERROR
 from verification.console.words import MARKS, WORDS, Topic
 from verification.db.ids import number_of_id
 from verification.reports.models import Report, RiskLevel, SubjectType
 from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.local_time import NAIROBI, format_nairobi, utc_text
+from verification.web.pages import REQUIRED_ERROR
 from workspaces.models import NamesInLists
 
 register = template.Library()
