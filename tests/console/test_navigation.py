@@ -13,7 +13,7 @@ from tests.world.decisions import create_case
 from tests.world.rules import raise_alert
 from verification.console import navigation
 from verification.console.templatetags.console import drawings
-from verification.console.words import MARKS
+from verification.console.words import STATES
 from verification.decisions.models import Case
 from verification.values.clock import now
 
@@ -79,7 +79,7 @@ def test_each_icon_has_a_drawing():
         for name in name
         if name
     }
-    used |= {name for marks in MARKS.values() for _, name in marks.values()}
+    used |= {one.icon for states in STATES.values() for one in states.values()}
     used |= {section.icon for section in navigation.SECTIONS}
 
     assert used - drawings().keys() == set()

@@ -20,7 +20,7 @@ from verification.console.charts import (
 )
 from verification.console.fields import email_field, text_area
 from verification.console.reports import ReportFilters
-from verification.console.words import MARKS
+from verification.console.words import STATES
 from verification.db.base import ResultPage
 from verification.figures.summary import Duration
 from verification.values.clock import now
@@ -127,7 +127,7 @@ def styles(request: HttpRequest) -> HttpResponse:
         "form": SampleForm({"email": "achieng@", "reason": "", "subject": "person"}),
         "filters": ReportFilters({"search": "Achieng", "status": "READY"}),
         "page": ResultPage(rows=[1], number=0, size=1, total=85),
-        "states": [(topic.value, list(codes)) for topic, codes in MARKS.items()],
+        "states": [(topic.value, list(codes)) for topic, codes in STATES.items()],
         "times": [now() + sign * one for one in away for sign in (1, -1)],
         "changes": SAMPLE_CHANGES,
         "spark": draw_spark([3, 5, 4, 7]),

@@ -10,81 +10,67 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from verification.console.base import Text, names_of_actors
-from verification.console.words import MARKS, WORDS, Topic
+from verification.console.words import STATES, State, Topic
 from verification.reports.models import Report, StatusChange
 from verification.reports.status import CHECK_ENDED, SUBJECT_ACTOR
 from workspaces.models import ApiKey
 
-# What the timeline stores -> (words, ground, icon)
-HAPPENED: dict[str, tuple[Promise, str, str]] = {
-    "created": (_("Ordered"), "", "file-pen-line"),
-    "launched": (_("Launched: the checks run"), "", "play"),
-    "retried": (_("Failed checks run again"), "", "rotate-cw"),
-    "check run again": (_("A check ran again"), "", "rotate-cw"),
-    "consent granted": (_("Consent given"), "is-ok", "user-round-check"),
-    "consent declined": (_("Consent declined"), "is-bad", "user-round-x"),
-    "consent expired": (_("Nobody answered in time"), "is-bad", "alarm-clock"),
-    "consent withdrawn": (_("Consent withdrawn"), "is-bad", "undo-2"),
-    "consent link locked for good": (
-        _("Too many wrong answers: the link is locked"),
-        "is-bad",
-        "lock",
+# What the timeline stores, as the page shows it
+HAPPENED: dict[str, State] = {
+    "created": State(_("Ordered"), "", "file-pen-line"),
+    "launched": State(_("Launched: the checks run"), "", "play"),
+    "retried": State(_("Failed checks run again"), "", "rotate-cw"),
+    "check run again": State(_("A check ran again"), "", "rotate-cw"),
+    "consent granted": State(_("Consent given"), "is-ok", "user-round-check"),
+    "consent declined": State(_("Consent declined"), "is-bad", "user-round-x"),
+    "consent expired": State(_("Nobody answered in time"), "is-bad", "alarm-clock"),
+    "consent withdrawn": State(_("Consent withdrawn"), "is-bad", "undo-2"),
+    "consent link locked for good": State(
+        _("Too many wrong answers: the link is locked"), "is-bad", "lock"
     ),
-    "subject asks for a new link": (_("The subject asked for a new link"), "", "send"),
-    "payer asks for a new link": (_("The payer asked for a new link"), "", "send"),
-    "link to own data sent": (
-        _("A link to their data was sent to the subject"),
-        "",
-        "send",
+    "subject asks for a new link": State(
+        _("The subject asked for a new link"), "", "send"
     ),
-    "paid": (_("Paid"), "is-ok", "hand-coins"),
-    "payment expired": (_("Not paid in time"), "is-bad", "alarm-clock"),
-    "subject erased": (_("The details of the subject were erased"), "", "trash-2"),
-    "cancelled": (_("Cancelled"), "", "ban"),
-    "decided": (_("Decided"), "is-ok", "gavel"),
-    "decision proposed": (_("A decision was proposed"), "is-wait", "users"),
-    "proposal refused": (_("The proposal was refused"), "", "x"),
-    "proposal withdrawn": (_("The proposal was taken back"), "", "undo-2"),
-    "decline taken back": (_("The decline was taken back"), "", "undo-2"),
-    "decline waits until it counts": (
-        _("Declined; it counts once its time is up"),
-        "is-wait",
-        "hourglass",
+    "payer asks for a new link": State(_("The payer asked for a new link"), "", "send"),
+    "link to own data sent": State(
+        _("A link to their data was sent to the subject"), "", "send"
     ),
-    "decline ended before it counted": (
-        _("The decline ended before it counted"),
-        "",
-        "undo-2",
+    "paid": State(_("Paid"), "is-ok", "hand-coins"),
+    "payment expired": State(_("Not paid in time"), "is-bad", "alarm-clock"),
+    "subject erased": State(_("The details of the subject were erased"), "", "trash-2"),
+    "cancelled": State(_("Cancelled"), "", "ban"),
+    "decided": State(_("Decided"), "is-ok", "gavel"),
+    "decision proposed": State(_("A decision was proposed"), "is-wait", "users"),
+    "proposal refused": State(_("The proposal was refused"), "", "x"),
+    "proposal withdrawn": State(_("The proposal was taken back"), "", "undo-2"),
+    "decline taken back": State(_("The decline was taken back"), "", "undo-2"),
+    "decline waits until it counts": State(
+        _("Declined; it counts once its time is up"), "is-wait", "hourglass"
     ),
-    "notice of the decline sent again": (
-        _("The notice of the decline was sent again"),
-        "",
-        "send",
+    "decline ended before it counted": State(
+        _("The decline ended before it counted"), "", "undo-2"
     ),
-    "notice of the decline handed over": (
-        _("The notice of the decline was handed over"),
-        "is-ok",
-        "hand",
+    "notice of the decline sent again": State(
+        _("The notice of the decline was sent again"), "", "send"
     ),
-    "review by a person asked for": (
-        _("The subject asked a person to review the decision"),
-        "is-wait",
-        "eye",
+    "notice of the decline handed over": State(
+        _("The notice of the decline was handed over"), "is-ok", "hand"
     ),
-    "correction opened": (
-        _("The subject disputed a finding"),
-        "is-wait",
-        "message-square-warning",
+    "review by a person asked for": State(
+        _("The subject asked a person to review the decision"), "is-wait", "eye"
     ),
-    "correction in_review": (_("The dispute is being looked into"), "", "eye"),
-    "correction corrected": (_("The finding was corrected"), "is-ok", "circle-check"),
-    "correction confirmed": (_("The finding stays as it is"), "", "circle-minus"),
-    "correction withdrawn": (_("The subject took the dispute back"), "", "undo-2"),
-    "subject objected": (_("The subject objected"), "is-bad", "octagon-alert"),
-    "holder of a mistyped number erased": (
-        _("What belonged to another person was erased"),
-        "",
-        "trash-2",
+    "correction opened": State(
+        _("The subject disputed a finding"), "is-wait", "message-square-warning"
+    ),
+    "correction in_review": State(_("The dispute is being looked into"), "", "eye"),
+    "correction corrected": State(
+        _("The finding was corrected"), "is-ok", "circle-check"
+    ),
+    "correction confirmed": State(_("The finding stays as it is"), "", "circle-minus"),
+    "correction withdrawn": State(_("The subject took the dispute back"), "", "undo-2"),
+    "subject objected": State(_("The subject objected"), "is-bad", "octagon-alert"),
+    "holder of a mistyped number erased": State(
+        _("What belonged to another person was erased"), "", "trash-2"
     ),
 }
 ACTORS: dict[str, Promise] = {
@@ -117,13 +103,10 @@ def _entries(
 ) -> Iterator[Entry]:
     for change in changes:
         if change.trigger == CHECK_ENDED:
-            text: Text = WORDS[Topic.REPORT][change.target]
-            ground, icon = MARKS[Topic.REPORT][change.target]
+            state = STATES[Topic.REPORT][change.target]
         else:
-            unknown = (change.trigger, "", "clock")
-            text, ground, icon = HAPPENED.get(change.trigger, unknown)
-        by = names.get(change.actor, change.actor)
-        yield Entry(change.created_at, text, ground, icon, by)
+            state = HAPPENED.get(change.trigger, State(change.trigger))
+        yield Entry(change.created_at, *state, names.get(change.actor, change.actor))
 
 
 def _names_of(report: Report, actors: set[str]) -> dict[str, Text]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -66,55 +67,141 @@ class Topic(StrEnum):
     SCOPE = "scope"
 
 
-WORDS: dict[Topic, Mapping[str, Promise]] = {
+class State(NamedTuple):
+    """A state as pages show it. Without more it has the quiet ground and a clock."""
+
+    words: Promise | str
+    ground: str = ""
+    icon: str = "clock"
+
+
+# The states that have a badge, by topic and code: their words, ground and icon. The
+# icon's shape tells states apart without colour.
+STATES: dict[Topic, Mapping[str, State]] = {
     Topic.REPORT: {
-        ReportStatus.DRAFT: _("Draft"),
-        ReportStatus.PENDING_CONSENT: _("Waiting for consent"),
-        ReportStatus.PENDING_PAYMENT: _("Waiting for payment"),
-        ReportStatus.RUNNING: _("Running"),
-        ReportStatus.PARTIAL: _("Partly ready"),
-        ReportStatus.READY: _("Ready"),
-        ReportStatus.FAILED: _("Failed"),
-        ReportStatus.CANCELLED: _("Cancelled"),
+        ReportStatus.DRAFT: State(_("Draft"), "", "file-pen-line"),
+        ReportStatus.PENDING_CONSENT: State(
+            _("Waiting for consent"), "is-wait", "user-round-check"
+        ),
+        ReportStatus.PENDING_PAYMENT: State(
+            _("Waiting for payment"), "is-wait", "hand-coins"
+        ),
+        ReportStatus.RUNNING: State(_("Running"), "is-info", "loader"),
+        ReportStatus.PARTIAL: State(_("Partly ready"), "is-wait", "contrast"),
+        ReportStatus.READY: State(_("Ready"), "is-ok", "circle-check"),
+        ReportStatus.FAILED: State(_("Failed"), "is-bad", "circle-x"),
+        ReportStatus.CANCELLED: State(_("Cancelled"), "", "ban"),
+    },
+    Topic.RISK: {
+        RiskLevel.LOW: State(_("Low"), "is-ok", "circle-check"),
+        RiskLevel.MEDIUM: State(_("Medium"), "is-wait", "triangle-alert"),
+        RiskLevel.HIGH: State(_("High"), "is-bad", "octagon-alert"),
+        RiskLevel.UNKNOWN: State(_("Not scored"), "", "circle-dashed"),
+    },
+    Topic.CHECK: {
+        ResultStatus.PENDING: State(_("Waiting")),
+        ResultStatus.RUNNING: State(_("Under way"), "is-info", "loader"),
+        ResultStatus.COMPLETED: State(
+            pgettext_lazy("check", "Completed"), "is-ok", "circle-check"
+        ),
+        ResultStatus.FAILED: State(_("Failed"), "is-bad", "circle-x"),
+        ResultStatus.CANCELLED: State(_("Not done"), "", "ban"),
+    },
+    Topic.DECISION: {
+        DecisionStatus.APPROVED: State(_("Approved"), "is-ok", "thumbs-up"),
+        DecisionStatus.DECLINED: State(_("Declined"), "is-bad", "thumbs-down"),
+        DecisionStatus.REVIEW: State(_("In review"), "is-info", "eye"),
+    },
+    Topic.STANDING: {
+        Standing.APPROVED: State(_("Approved"), "is-ok", "thumbs-up"),
+        Standing.DECLINED: State(_("Declined"), "is-bad", "thumbs-down"),
+        Standing.REVIEW: State(_("In review"), "is-info", "eye"),
+        Standing.WAITING: State(_("Decline not final"), "is-wait", "hourglass"),
+        Standing.PROPOSED: State(_("Needs a second member"), "is-wait", "users"),
+        Standing.NEEDED: State(_("Needs a decision"), "is-wait", "gavel"),
+    },
+    Topic.CONSENT: {
+        ConsentStatus.NOT_REQUIRED: State(_("Not needed"), "", "circle-minus"),
+        ConsentStatus.PENDING: State(
+            _("Not answered yet"), "is-wait", "user-round-check"
+        ),
+        ConsentStatus.GRANTED: State(_("Given"), "is-ok", "circle-check"),
+        ConsentStatus.ATTESTED: State(_("Given"), "is-ok", "circle-check"),
+        ConsentStatus.DECLINED: State(_("Declined"), "is-bad", "circle-x"),
+        ConsentStatus.EXPIRED: State(
+            pgettext_lazy("consent", "Not answered in time"), "is-bad", "alarm-clock"
+        ),
+        ConsentStatus.WITHDRAWN: State(
+            pgettext_lazy("consent", "Withdrawn"), "is-bad", "undo-2"
+        ),
+    },
+    Topic.PAYMENT: {
+        PaymentStatus.NOT_REQUIRED: State(_("nothing to pay"), "", "circle-minus"),
+        PaymentStatus.PENDING: State(_("not paid yet"), "is-wait", "hand-coins"),
+        PaymentStatus.PAID: State(_("paid"), "is-ok", "circle-check"),
+        PaymentStatus.FAILED: State(_("the last attempt failed"), "is-bad", "circle-x"),
+        PaymentStatus.EXPIRED: State(_("not paid in time"), "is-bad", "alarm-clock"),
+        PaymentStatus.REFUNDED: State(_("paid back"), "is-info", "undo-2"),
+        PaymentStatus.CANCELLED: State(_("cancelled"), "", "ban"),
+    },
+    Topic.CORRECTION: {
+        CorrectionStatus.OPEN: State(
+            _("Not looked into yet"), "is-wait", "message-square-warning"
+        ),
+        CorrectionStatus.IN_REVIEW: State(_("Being looked into"), "is-info", "eye"),
+        CorrectionStatus.CORRECTED: State(_("Corrected"), "is-ok", "circle-check"),
+        CorrectionStatus.CONFIRMED: State(_("Stays as it is"), "", "circle-minus"),
+        CorrectionStatus.WITHDRAWN: State(_("Taken back by the person"), "", "undo-2"),
+    },
+    Topic.GO_LIVE: {
+        "": State(_("Not begun")),
+        GoLive.DRAFT: State(_("Being filled in"), "", "file-pen-line"),
+        GoLive.SUBMITTED: State(_("Waiting for a review"), "is-info", "hourglass"),
+        GoLive.IN_REVIEW: State(_("In review"), "is-info", "eye"),
+        GoLive.APPROVED: State(
+            pgettext_lazy("application", "Approved"), "is-ok", "circle-check"
+        ),
+        GoLive.REJECTED: State(_("Rejected"), "is-bad", "circle-x"),
+    },
+    Topic.RULE: {
+        RuleStatus.ACTIVE: State(
+            pgettext_lazy("rule", "Active"), "is-ok", "circle-check"
+        ),
+        RuleStatus.PAUSED: State(
+            pgettext_lazy("rule", "Paused"), "is-wait", "circle-pause"
+        ),
+    },
+    Topic.ALERT: {
+        Severity.INFO: State(pgettext_lazy("alert", "Note"), "is-info", "info"),
+        Severity.WARNING: State(
+            pgettext_lazy("alert", "Warning"), "is-wait", "triangle-alert"
+        ),
+        Severity.CRITICAL: State(
+            pgettext_lazy("alert", "Critical"), "is-bad", "octagon-alert"
+        ),
+    },
+    Topic.DELIVERY: {
+        DeliveryStatus.PENDING: State(_("Waiting"), "is-info", "clock"),
+        DeliveryStatus.RETRYING: State(_("Retrying"), "is-wait", "rotate-cw"),
+        DeliveryStatus.DELIVERED: State(_("Delivered"), "is-ok", "circle-check"),
+        DeliveryStatus.FAILED: State(_("Failed"), "is-bad", "circle-x"),
+    },
+    Topic.MESSAGE: {
+        NotificationStatus.PENDING: State(_("Waiting to be sent"), "is-info", "clock"),
+        NotificationStatus.SENT: State(_("Sent"), "is-ok", "circle-check"),
+        NotificationStatus.FAILED: State(_("Could not be sent"), "is-bad", "circle-x"),
+        NotificationStatus.CANCELLED: State(_("Not needed any more"), "", "ban"),
+        NotificationStatus.WITHHELD: State(_("Not sent"), "", "circle-minus"),
+    },
+}
+WORDS: dict[Topic, Mapping[str, Promise | str]] = {
+    **{
+        topic: {code: state.words for code, state in states.items()}
+        for topic, states in STATES.items()
     },
     Topic.SUBJECT: {
         SubjectType.INDIVIDUAL: _("A person"),
         SubjectType.COMPANY: _("A company"),
-    },
-    Topic.RISK: {
-        RiskLevel.LOW: _("Low"),
-        RiskLevel.MEDIUM: _("Medium"),
-        RiskLevel.HIGH: _("High"),
-        RiskLevel.UNKNOWN: _("Not scored"),
-    },
-    Topic.CHECK: {
-        ResultStatus.PENDING: _("Waiting"),
-        ResultStatus.RUNNING: _("Under way"),
-        ResultStatus.COMPLETED: pgettext_lazy("check", "Completed"),
-        ResultStatus.FAILED: _("Failed"),
-        ResultStatus.CANCELLED: _("Not done"),
-    },
-    Topic.DECISION: {
-        DecisionStatus.APPROVED: _("Approved"),
-        DecisionStatus.DECLINED: _("Declined"),
-        DecisionStatus.REVIEW: _("In review"),
-    },
-    Topic.STANDING: {
-        Standing.APPROVED: _("Approved"),
-        Standing.DECLINED: _("Declined"),
-        Standing.REVIEW: _("In review"),
-        Standing.WAITING: _("Decline not final"),
-        Standing.PROPOSED: _("Needs a second member"),
-        Standing.NEEDED: _("Needs a decision"),
-    },
-    Topic.CONSENT: {
-        ConsentStatus.NOT_REQUIRED: _("Not needed"),
-        ConsentStatus.PENDING: _("Not answered yet"),
-        ConsentStatus.GRANTED: _("Given"),
-        ConsentStatus.ATTESTED: _("Given"),
-        ConsentStatus.DECLINED: _("Declined"),
-        ConsentStatus.EXPIRED: pgettext_lazy("consent", "Not answered in time"),
-        ConsentStatus.WITHDRAWN: pgettext_lazy("consent", "Withdrawn"),
     },
     Topic.CONSENT_MODE: {
         Consent.Mode.SERVICE_HOSTED: _("asked for by us"),
@@ -125,30 +212,6 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         PaymentMode.CANDIDATE: _("The subject"),
         PaymentMode.THIRD_PARTY: _("Somebody else"),
     },
-    Topic.PAYMENT: {
-        PaymentStatus.NOT_REQUIRED: _("nothing to pay"),
-        PaymentStatus.PENDING: _("not paid yet"),
-        PaymentStatus.PAID: _("paid"),
-        PaymentStatus.FAILED: _("the last attempt failed"),
-        PaymentStatus.EXPIRED: _("not paid in time"),
-        PaymentStatus.REFUNDED: _("paid back"),
-        PaymentStatus.CANCELLED: _("cancelled"),
-    },
-    Topic.CORRECTION: {
-        CorrectionStatus.OPEN: _("Not looked into yet"),
-        CorrectionStatus.IN_REVIEW: _("Being looked into"),
-        CorrectionStatus.CORRECTED: _("Corrected"),
-        CorrectionStatus.CONFIRMED: _("Stays as it is"),
-        CorrectionStatus.WITHDRAWN: _("Taken back by the person"),
-    },
-    Topic.GO_LIVE: {
-        "": _("Not begun"),
-        GoLive.DRAFT: _("Being filled in"),
-        GoLive.SUBMITTED: _("Waiting for a review"),
-        GoLive.IN_REVIEW: _("In review"),
-        GoLive.APPROVED: pgettext_lazy("application", "Approved"),
-        GoLive.REJECTED: _("Rejected"),
-    },
     Topic.CADENCE: {
         Cadence.DAILY: _("Every day"),
         Cadence.WEEKLY: _("Every week"),
@@ -157,10 +220,6 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         Cadence.SEMI_ANNUALLY: _("Every six months"),
         Cadence.ANNUALLY: _("Every year"),
     },
-    Topic.RULE: {
-        RuleStatus.ACTIVE: pgettext_lazy("rule", "Active"),
-        RuleStatus.PAUSED: pgettext_lazy("rule", "Paused"),
-    },
     Topic.PAUSE: {
         PauseReason.CONSENT_WITHDRAWN: _("The subject withdrew consent."),
         PauseReason.INSUFFICIENT_BALANCE: _("The balance did not cover a run."),
@@ -168,11 +227,6 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         PauseReason.BY_STAFF: _("Our staff paused it."),
         PauseReason.BY_CLIENT: _("Your workspace paused it."),
         PauseReason.OBJECTION: _("The subject objected."),
-    },
-    Topic.ALERT: {
-        Severity.INFO: pgettext_lazy("alert", "Note"),
-        Severity.WARNING: pgettext_lazy("alert", "Warning"),
-        Severity.CRITICAL: pgettext_lazy("alert", "Critical"),
     },
     Topic.LEDGER: {
         LedgerEntry.Kind.CHARGE: _("Charge"),
@@ -211,12 +265,6 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
             "workspaces that are not live sent as many messages today as a day allows"
         ),
     },
-    Topic.DELIVERY: {
-        DeliveryStatus.PENDING: _("Waiting"),
-        DeliveryStatus.RETRYING: _("Retrying"),
-        DeliveryStatus.DELIVERED: _("Delivered"),
-        DeliveryStatus.FAILED: _("Failed"),
-    },
     Topic.ATTEMPT: {
         Attempt.Error.NAME_UNKNOWN: _("The host name is not known"),
         Attempt.Error.TARGET_BLOCKED: _("The address may not be called"),
@@ -230,13 +278,6 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
         Configuration.DisabledReason.GONE: _("Your server answered 410 Gone."),
         Configuration.DisabledReason.FAILING: _("It took no event for five days."),
     },
-    Topic.MESSAGE: {
-        NotificationStatus.PENDING: _("Waiting to be sent"),
-        NotificationStatus.SENT: _("Sent"),
-        NotificationStatus.FAILED: _("Could not be sent"),
-        NotificationStatus.CANCELLED: _("Not needed any more"),
-        NotificationStatus.WITHHELD: _("Not sent"),
-    },
     Topic.SCOPE: {
         Scope.REPORTS_CREATE: _("Order reports"),
         Scope.REPORTS_READ: _("Read reports"),
@@ -249,101 +290,7 @@ WORDS: dict[Topic, Mapping[str, Promise]] = {
     },
 }
 
-# Topic -> code -> (ground, icon) of a state's badge: the icon's shape tells states
-# apart without colour. A state that is not here has the quiet ground and a clock.
-MARKS: dict[Topic, Mapping[str, tuple[str, str]]] = {
-    Topic.DELIVERY: {
-        DeliveryStatus.PENDING: ("is-info", "clock"),
-        DeliveryStatus.RETRYING: ("is-wait", "rotate-cw"),
-        DeliveryStatus.DELIVERED: ("is-ok", "circle-check"),
-        DeliveryStatus.FAILED: ("is-bad", "circle-x"),
-    },
-    Topic.MESSAGE: {
-        NotificationStatus.PENDING: ("is-info", "clock"),
-        NotificationStatus.SENT: ("is-ok", "circle-check"),
-        NotificationStatus.FAILED: ("is-bad", "circle-x"),
-        NotificationStatus.CANCELLED: ("", "ban"),
-        NotificationStatus.WITHHELD: ("", "circle-minus"),
-    },
-    Topic.REPORT: {
-        ReportStatus.DRAFT: ("", "file-pen-line"),
-        ReportStatus.PENDING_CONSENT: ("is-wait", "user-round-check"),
-        ReportStatus.PENDING_PAYMENT: ("is-wait", "hand-coins"),
-        ReportStatus.RUNNING: ("is-info", "loader"),
-        ReportStatus.PARTIAL: ("is-wait", "contrast"),
-        ReportStatus.READY: ("is-ok", "circle-check"),
-        ReportStatus.FAILED: ("is-bad", "circle-x"),
-        ReportStatus.CANCELLED: ("", "ban"),
-    },
-    Topic.RISK: {
-        RiskLevel.LOW: ("is-ok", "circle-check"),
-        RiskLevel.MEDIUM: ("is-wait", "triangle-alert"),
-        RiskLevel.HIGH: ("is-bad", "octagon-alert"),
-        RiskLevel.UNKNOWN: ("", "circle-dashed"),
-    },
-    Topic.CHECK: {
-        ResultStatus.RUNNING: ("is-info", "loader"),
-        ResultStatus.COMPLETED: ("is-ok", "circle-check"),
-        ResultStatus.FAILED: ("is-bad", "circle-x"),
-        ResultStatus.CANCELLED: ("", "ban"),
-    },
-    Topic.DECISION: {
-        DecisionStatus.APPROVED: ("is-ok", "thumbs-up"),
-        DecisionStatus.DECLINED: ("is-bad", "thumbs-down"),
-        DecisionStatus.REVIEW: ("is-info", "eye"),
-    },
-    Topic.STANDING: {
-        Standing.APPROVED: ("is-ok", "thumbs-up"),
-        Standing.DECLINED: ("is-bad", "thumbs-down"),
-        Standing.REVIEW: ("is-info", "eye"),
-        Standing.WAITING: ("is-wait", "hourglass"),
-        Standing.PROPOSED: ("is-wait", "users"),
-        Standing.NEEDED: ("is-wait", "gavel"),
-    },
-    Topic.CONSENT: {
-        ConsentStatus.NOT_REQUIRED: ("", "circle-minus"),
-        ConsentStatus.PENDING: ("is-wait", "user-round-check"),
-        ConsentStatus.GRANTED: ("is-ok", "circle-check"),
-        ConsentStatus.ATTESTED: ("is-ok", "circle-check"),
-        ConsentStatus.DECLINED: ("is-bad", "circle-x"),
-        ConsentStatus.EXPIRED: ("is-bad", "alarm-clock"),
-        ConsentStatus.WITHDRAWN: ("is-bad", "undo-2"),
-    },
-    Topic.PAYMENT: {
-        PaymentStatus.NOT_REQUIRED: ("", "circle-minus"),
-        PaymentStatus.PENDING: ("is-wait", "hand-coins"),
-        PaymentStatus.PAID: ("is-ok", "circle-check"),
-        PaymentStatus.FAILED: ("is-bad", "circle-x"),
-        PaymentStatus.EXPIRED: ("is-bad", "alarm-clock"),
-        PaymentStatus.REFUNDED: ("is-info", "undo-2"),
-        PaymentStatus.CANCELLED: ("", "ban"),
-    },
-    Topic.RULE: {
-        RuleStatus.ACTIVE: ("is-ok", "circle-check"),
-        RuleStatus.PAUSED: ("is-wait", "circle-pause"),
-    },
-    Topic.ALERT: {
-        Severity.INFO: ("is-info", "info"),
-        Severity.WARNING: ("is-wait", "triangle-alert"),
-        Severity.CRITICAL: ("is-bad", "octagon-alert"),
-    },
-    Topic.CORRECTION: {
-        CorrectionStatus.OPEN: ("is-wait", "message-square-warning"),
-        CorrectionStatus.IN_REVIEW: ("is-info", "eye"),
-        CorrectionStatus.CORRECTED: ("is-ok", "circle-check"),
-        CorrectionStatus.CONFIRMED: ("", "circle-minus"),
-        CorrectionStatus.WITHDRAWN: ("", "undo-2"),
-    },
-    Topic.GO_LIVE: {
-        GoLive.DRAFT: ("", "file-pen-line"),
-        GoLive.SUBMITTED: ("is-info", "hourglass"),
-        GoLive.IN_REVIEW: ("is-info", "eye"),
-        GoLive.APPROVED: ("is-ok", "circle-check"),
-        GoLive.REJECTED: ("is-bad", "circle-x"),
-    },
-}
 
-
-def choices_of(topic: Topic) -> Iterable[tuple[str, Promise]]:
+def choices_of(topic: Topic) -> Iterable[tuple[str, Promise | str]]:
     """Return (code, words) for a filter of a list."""
     return [(str(code), text) for code, text in WORDS[topic].items()]

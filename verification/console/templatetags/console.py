@@ -23,7 +23,7 @@ from django.utils.translation import ngettext
 
 from monitoring.models import Rule
 from verification.checks.finding_words import flag_name
-from verification.console.words import MARKS, WORDS, Topic
+from verification.console.words import STATES, WORDS, State, Topic
 from verification.db.ids import number_of_id
 from verification.reports.models import Report, RiskLevel, SubjectType
 from verification.values.clock import now
@@ -96,10 +96,10 @@ def crumbs(content: SafeString) -> SafeString:
 @register.simple_tag(takes_context=True)
 def badge(context: dict[str, Any], code: str, topic: str) -> SafeString:
     """Show a state: icon, word and ground, in this order."""
-    ground, name = MARKS[Topic(topic)].get(code, ("", "clock"))
+    state = STATES[Topic(topic)].get(code, State(code))
     return format_html(
         '<span class="badge {}">{} {}</span>',
-        *(ground, icon(context, name), capfirst(words(code, topic))),
+        *(state.ground, icon(context, state.icon), capfirst(str(state.words))),
     )
 
 
