@@ -398,9 +398,7 @@ def list_alerts(
 
 
 def rules_of(client: Client) -> QuerySet[Rule]:
-    return Rule.objects.filter(
-        workspace=client.workspace, environment=client.environment
-    )
+    return Rule.objects.filter(**client.lookups)
 
 
 def locked_rules() -> QuerySet[Rule]:
@@ -414,15 +412,11 @@ def locked_rules() -> QuerySet[Rule]:
 
 def lock_rule(client: Client, rule_id: UUID) -> Rule:
     """Return the client's rule, locked; raise Rule.DoesNotExist if it has none."""
-    return locked_rules().get(
-        pk=rule_id, workspace=client.workspace, environment=client.environment
-    )
+    return locked_rules().get(pk=rule_id, **client.lookups)
 
 
 def alerts_of(client: Client) -> QuerySet[Alert]:
-    return Alert.objects.filter(
-        workspace=client.workspace, environment=client.environment
-    )
+    return Alert.objects.filter(**client.lookups)
 
 
 def recent_alerts(rule_ids: Sequence[UUID]) -> dict[UUID, list[Alert]]:
@@ -457,7 +451,7 @@ def check_states(rules: Sequence[Rule]) -> dict[UUID, list[CheckState]]:
 
 
 def _matching(client: Client, search: str) -> Q:
-    terms = Terms(client.workspace.pk, client.environment)
+    terms = Terms(*client.where)
     name = fold_text(search.strip())
     by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):

@@ -107,8 +107,7 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
     at = now()
     rule = Rule(
         id=uuid7(),
-        workspace=client.workspace,
-        environment=client.environment,
+        **client.lookups,
         check_names=[definition.name for definition in order.definitions],
         package=order.package.name if order.package else None,
         cadence=request.cadence.value,

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -1023,3 +1025,13 @@ class Client:
     @property
     def environment(self) -> str:
         return self.account.environment
+
+    @property
+    def where(self) -> tuple[UUID, str]:
+        """The id of the workspace and the environment, as functions take them."""
+        return self.workspace.pk, self.environment
+
+    @property
+    def lookups(self) -> dict[str, Any]:
+        """Where the client's rows are: field lookups, and values for a new row."""
+        return {"workspace": self.workspace, "environment": self.environment}

@@ -151,15 +151,11 @@ def _read(page: QuerySet[Any]) -> list[Any]:
 
 
 def _reports_of(client: Client) -> QuerySet[Report]:
-    return Report.objects.filter(
-        workspace=client.workspace, environment=client.environment
-    )
+    return Report.objects.filter(**client.lookups)
 
 
 def _decisions_of(client: Client) -> QuerySet[Decision]:
-    return Decision.objects.select_related("notice").filter(
-        workspace=client.workspace, environment=client.environment
-    )
+    return Decision.objects.select_related("notice").filter(**client.lookups)
 
 
 def _by_report(rows: QuerySet[M], reports: Sequence[Report]) -> dict[UUID, list[M]]:

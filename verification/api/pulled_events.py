@@ -133,8 +133,7 @@ class PulledEventViewSet(OperationViewSet):
         """
         query: PulledEventQuery = self.query
         page = read_events(
-            self.client.workspace.pk,
-            self.client.environment,
+            *self.client.where,
             cursor=Cursor.of(query.cursor) if query.cursor else None,
             names=query.names,
             since=datetime.fromisoformat(query.since) if query.since else None,

@@ -136,8 +136,7 @@ class ReportViewSet(OperationViewSet):
     def list(self, request: Request) -> PageEnvelope:
         """List reports, newest first. The results come with each single report."""
         found = list_reports(
-            self.client.workspace.pk,
-            self.client.environment,
+            *self.client.where,
             self.query.filters(),
             page=self.query.page,
             size=self.query.size,
@@ -445,7 +444,7 @@ def _read_orders(view: ReportViewSet) -> list[Order]:
 def _get_report(client: Client, report_id: UUID) -> Report:
     """Return the client's report. Raises Report.DoesNotExist."""
     return Report.objects.select_related("consent", "payment").get(
-        pk=report_id, workspace=client.workspace, environment=client.environment
+        pk=report_id, **client.lookups
     )
 
 

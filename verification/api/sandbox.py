@@ -489,9 +489,7 @@ def _refuse_impossible_dates(answers: ReferenceAnswers) -> None:
 
 def _report_state(client: Client, report_id: UUID) -> CreatedReport:
     rows = Report.objects.select_related("consent", "payment", "workspace")
-    report = rows.get(
-        pk=report_id, workspace=client.workspace, environment=client.environment
-    )
+    report = rows.get(pk=report_id, **client.lookups)
     payment: Payment | None = getattr(report, "payment", None)
     price = report.results.aggregate(sum=Sum("price"))["sum"]
     return CreatedReport(

@@ -253,7 +253,7 @@ class WebhookConfigurationViewSet(OperationViewSet):
         of failures, and sends the events that waited while it was disabled.
         """
         configuration, _ = configure(
-            *_client_key(self.client),
+            *self.client.where,
             url=self.body.url,
             enabled=self.body.enabled,
             events=self.body.events,
@@ -284,7 +284,7 @@ class WebhookConfigurationViewSet(OperationViewSet):
     def destroy(self, request: Request) -> None:
         """Delete the configuration. Events that still waited for it fail."""
         _get_configuration(self.client)
-        remove(*_client_key(self.client))
+        remove(*self.client.where)
 
 
 class DeliveryViewSet(OperationViewSet):
@@ -308,7 +308,7 @@ class DeliveryViewSet(OperationViewSet):
         A client without a receiver pulls events by `GET /api/v1/events`.
         """
         found = list_deliveries(
-            *_client_key(self.client),
+            *self.client.where,
             event=self.query.event,
             status=self.query.status,
             page=self.query.page,
@@ -343,7 +343,7 @@ class DeliveryViewSet(OperationViewSet):
 
         An event that is being sent at this moment is not sent twice.
         """
-        redeliver(*_client_key(self.client), deliveryId)
+        redeliver(*self.client.where, deliveryId)
         return _delivery_body(self.client, deliveryId)
 
 
@@ -367,7 +367,7 @@ class WebhookSendingViewSet(OperationViewSet):
 
         The configuration does not have to enable it.
         """
-        delivery = send_test(*_client_key(self.client))
+        delivery = send_test(*self.client.where)
         return _delivery_body(self.client, delivery.pk)
 
     @action(detail=False, methods=["post"])
@@ -385,21 +385,15 @@ class WebhookSendingViewSet(OperationViewSet):
     def recover(self, request: Request) -> Recovered:
         """Send again all events that were recorded since a time and have failed."""
         since = datetime.fromisoformat(self.body.since)
-        return Recovered(count=recover(*_client_key(self.client), since))
-
-
-def _client_key(client: Client) -> tuple[UUID, str]:
-    return client.workspace.pk, client.environment
+        return Recovered(count=recover(*self.client.where, since))
 
 
 def _get_configuration(client: Client) -> Configuration:
-    return Configuration.objects.get(
-        workspace=client.workspace, environment=client.environment
-    )
+    return Configuration.objects.get(**client.lookups)
 
 
 def _delivery_body(client: Client, delivery_id: UUID) -> DeliveryBody:
     """Return the client's delivery. Raises Delivery.DoesNotExist."""
-    delivery = deliveries_of(*_client_key(client)).get(pk=delivery_id)
+    delivery = deliveries_of(*client.where).get(pk=delivery_id)
     attempts = [AttemptBody.of(attempt) for attempt in delivery.attempt_set.all()]
     return DeliveryBody.of(delivery, attempts=attempts)

@@ -122,12 +122,12 @@ class Place:
 
     @property
     def where(self) -> tuple[UUID, str]:
-        return self.workspace.pk, self.environment
+        return self.client.where
 
     @property
     def lookups(self) -> dict[str, Any]:
         """Field lookups for the rows of this workspace and environment."""
-        return {"workspace": self.workspace.pk, "environment": self.environment}
+        return self.client.lookups
 
     @property
     def client(self) -> Client:

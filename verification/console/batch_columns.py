@@ -250,12 +250,9 @@ def remember_columns(
         columns.get(n) or (None if headings.input_of(text) == IGNORED else IGNORED)
         for text, n in numbers
     ]
-    mappings = ColumnMapping.objects.filter(
-        workspace=client.workspace, environment=client.environment
-    )
+    mappings = ColumnMapping.objects.filter(**client.lookups)
     mappings.update_or_create(
-        workspace=client.workspace,
-        environment=client.environment,
+        **client.lookups,
         headings=_digest(numbers, choice),
         defaults={"inputs": inputs, "updated_at": now()},
     )
@@ -269,8 +266,7 @@ def _remembered(client: Client, sheet: Sheet, choice: Choice) -> dict[int, str]:
     found = (
         sheet.header.cells
         and ColumnMapping.objects.filter(
-            workspace=client.workspace,
-            environment=client.environment,
+            **client.lookups,
             headings=_digest(numbers, choice),
         ).first()
     )

@@ -160,8 +160,7 @@ def store_upload(
     Raises TooManyRows, and NoRows if no row is left below the headings.
     """
     waiting = Upload.objects.filter(
-        workspace=client.workspace,
-        environment=client.environment,
+        **client.lookups,
         created_by=client.actor,
     )
     oldest = waiting.order_by("-created_at")[MAX_UPLOADS - 1 :]
@@ -179,8 +178,7 @@ def store_upload(
 def create_upload(client: Client, opened: OpenUpload, **more: Any) -> Upload:
     return Upload.objects.create(
         id=uuid7(),
-        workspace=client.workspace,
-        environment=client.environment,
+        **client.lookups,
         created_by=client.actor,
         content=_sealed(client, opened),
         **{"created_at": now(), **more},
@@ -189,7 +187,6 @@ def create_upload(client: Client, opened: OpenUpload, **more: Any) -> Upload:
 
 def _sealed(client: Client, opened: OpenUpload) -> dict[str, Any]:
     """Return the content with the subjects' ids, to find it when one is erased."""
-    where = (client.workspace.pk, client.environment)
     choice, whole = opened.choice, replace(opened, skipped=frozenset())
     found: list[str] = []
     for row in whole.read(client, Offer.to(client)).rows:
@@ -202,7 +199,7 @@ def _sealed(client: Client, opened: OpenUpload) -> dict[str, Any]:
         # A faulty row may have a number and no name.
         subject = Subject({"fullName": "?", **typed, **kind})
         if typed:
-            found += map(str, subject.in_workspace(*where).ids)
+            found += map(str, subject.in_workspace(*client.where).ids)
     return {**opened.content, "subjects": found}
 
 

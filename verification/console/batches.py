@@ -224,9 +224,8 @@ def _find_repeats(
     """Yield a fault for each row about the subject of an earlier row."""
     rows, numbers = judged.rows, judged.rows.column_numbers
     wrong, earlier = judged.faulty_numbers, dict[UUID, int]()
-    where = (client.workspace.pk, client.environment)
     for row, quoted in zip(asked, quote.orders, strict=True):
-        subject = quoted.order.subject.in_workspace(*where).id
+        subject = quoted.order.subject.in_workspace(*client.where).id
         if row.line.number in wrong:
             continue
         if subject not in earlier:
@@ -248,17 +247,14 @@ def digest_of_sheet(client: Client, sheet: Sheet, repeats: int) -> bytes:
     The cells are those of the file, so that it is known however it was mended.
     """
     cells = [[cell.text for cell in line.cells] for line in sheet.lines]
-    where = (client.workspace.pk, client.environment)
     counted = [repeats] if repeats else []
-    return keyed_hash("batch", *where, orjson.dumps(cells).decode(), *counted)
+    return keyed_hash("batch", *client.where, orjson.dumps(cells).decode(), *counted)
 
 
 def orders_before(client: Client, sheet: Sheet) -> list[Batch]:
     """Return the batches that files with the same cells have ordered, oldest first."""
     found: list[Batch] = []
-    batches = Batch.objects.filter(
-        workspace=client.workspace, environment=client.environment
-    )
+    batches = Batch.objects.filter(**client.lookups)
     while one := batches.filter(
         digest=digest_of_sheet(client, sheet, len(found))
     ).first():
@@ -293,8 +289,7 @@ def place_batch(
     def keep(created: list[NewReport]) -> None:
         batch = Batch.objects.create(
             id=upload.pk,
-            workspace=client.workspace,
-            environment=client.environment,
+            **client.lookups,
             digest=digest_of_sheet(client, opened.original, repeats),
             name=opened.name,
             report_ids=[new.report.pk for new in created],

@@ -194,7 +194,7 @@ class Waiting:
 
 
 def _open_cases(client: Client) -> QuerySet:
-    return open_cases_of(client.workspace.pk, client.environment)
+    return open_cases_of(*client.where)
 
 
 def _unread_alerts(client: Client) -> QuerySet:
@@ -210,7 +210,7 @@ def _open_corrections(client: Client) -> QuerySet:
 
 
 def _failed_deliveries(client: Client) -> QuerySet:
-    deliveries = deliveries_of(client.workspace.pk, client.environment)
+    deliveries = deliveries_of(*client.where)
     return deliveries.filter(status=DeliveryStatus.FAILED)
 
 

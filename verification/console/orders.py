@@ -529,15 +529,13 @@ def _quoted_lines(
 
 def same_subject_reports(client: Client, orders: Sequence[Order]) -> list[Report]:
     """Return newer reports about the subjects, which might be the same orders."""
-    where = (client.workspace.pk, client.environment)
-    subjects = [one.subject.in_workspace(*where).id for one in orders]
+    subjects = [one.subject.in_workspace(*client.where).id for one in orders]
     return list(_newer_reports(client, subjects)[:MOST_OTHERS])
 
 
 def _newer_reports(client: Client, subject_ids: Iterable[Any]) -> QuerySet[Report]:
     found = Report.objects.filter(
-        workspace=client.workspace,
-        environment=client.environment,
+        **client.lookups,
         subject_id__in=list(subject_ids),
         created_at__gt=now() - SAME_SUBJECT,
         erased_at=None,

@@ -284,9 +284,7 @@ def _is_decided(report: Report, since: datetime) -> bool:
 
 
 def _cases(client: Client) -> QuerySet[Case]:
-    return Case.objects.filter(
-        workspace=client.workspace, environment=client.environment
-    )
+    return Case.objects.filter(**client.lookups)
 
 
 def _locked_cases(client: Client, *, skip_locked: bool = False) -> QuerySet[Case]:

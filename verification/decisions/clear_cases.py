@@ -65,9 +65,7 @@ class SortedCases:
 
 def sort_cases(client: Client, member: Member, ids: Collection[UUID]) -> SortedCases:
     """Part the client's cases of these reports; those that are due first come first."""
-    own = Case.objects.filter(
-        workspace=client.workspace, environment=client.environment, report__in=ids
-    )
+    own = Case.objects.filter(**client.lookups, report__in=ids)
     disputed = CheckResult.objects.filter(
         report=OuterRef("report_id"), disputed_at__isnull=False
     )

@@ -542,9 +542,7 @@ def _lock_decision(
     client: Client, decision_id: UUID, member: Member, state: DecisionState
 ) -> tuple[Report, Decision]:
     """Return the decision with its report, which is locked, if it has this state."""
-    own = Decision.objects.filter(
-        workspace=client.workspace, environment=client.environment
-    )
+    own = Decision.objects.filter(**client.lookups)
     report_id = own.values_list("report_id", flat=True).get(pk=decision_id)
     report = lock_report(client, report_id)
     lock_member(member.pk, report.workspace_id, Permission.DECIDE_REPORTS)

@@ -98,9 +98,7 @@ class PolicyRefused(Exception):
 
 def versions_of(client: Client) -> Any:
     """Return the versions of the client's policy, newest first."""
-    own = PolicyVersion.objects.filter(
-        workspace=client.workspace, environment=client.environment
-    )
+    own = PolicyVersion.objects.filter(**client.lookups)
     return own.order_by("-number")
 
 
@@ -142,8 +140,7 @@ def open_draft(
     if own.filter(state=PolicyState.DRAFT).exists():
         raise PolicyRefused(PolicyObstacle.HAS_DRAFT)
     draft = PolicyVersion.objects.create(
-        workspace=client.workspace,
-        environment=client.environment,
+        **client.lookups,
         number=(own.aggregate(last=Max("number"))["last"] or 0) + 1,
         rules=base.rules if base else [],
         mode=base.mode if base else PolicyMode.PROPOSE,
@@ -365,8 +362,7 @@ def dry_run(client: Client, rules: Rules) -> DryRun:
     recent = (
         decidable_reports()
         .filter(
-            workspace=client.workspace,
-            environment=client.environment,
+            **client.lookups,
             erased_at=None,
             restricted_at=None,
             monitoring_id=None,

@@ -145,7 +145,7 @@ def create_batches(
             raise
     with transaction.atomic():
         for client, _ in batches:
-            lock_orders(client.workspace.pk, client.environment)
+            lock_orders(*client.where)
         return _create(batches, also, reads_objections=True)
 
 
@@ -176,7 +176,7 @@ def _create(
 def _gather_all(
     client: Client, orders: Sequence[Order], batch: _Batch, at: datetime
 ) -> list[NewReport]:
-    workspace_id, environment = client.workspace.pk, client.environment
+    workspace_id, environment = client.where
     priced = price_orders(orders, workspace_id, environment, at)
     require_payable_amounts(orders, [total(p.lines) for p in priced], environment)
     if batch.reads_objections:
@@ -254,8 +254,7 @@ def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Rep
     subject = order.subject
     return Report(
         id=uuid7(),
-        workspace=client.workspace,
-        environment=client.environment,
+        **client.lookups,
         subject_id=subject_id,
         subject_type=subject.type,
         country=subject.country,

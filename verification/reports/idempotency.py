@@ -61,7 +61,7 @@ class IdempotencyKey:
             header = header[1:-1]
         if not PRINTABLE.fullmatch(header):
             raise InvalidIdempotencyKey
-        scope = (client.workspace.pk, client.environment)
+        scope = client.where
         try:
             canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS).decode()
         except orjson.JSONEncodeError:

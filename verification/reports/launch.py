@@ -207,7 +207,7 @@ def quote_drafts(
         )
         for report, definitions in drafts
     ]
-    priced = price(requests, client.workspace.pk, client.environment, at)
+    priced = price(requests, *client.where, at)
     return [one.lines for one in priced]
 
 

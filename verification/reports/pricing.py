@@ -82,7 +82,7 @@ def quote(client: Client, orders: Sequence[Order]) -> list[OrderQuote]:
     Raises InvalidRequest if a payer would owe less than the provider accepts, or if a
     subject objected after the consent that is attested.
     """
-    priced = price_orders(orders, client.workspace.pk, client.environment, now())
+    priced = price_orders(orders, *client.where, now())
     amounts = [total(order.lines) for order in priced]
     require_payable_amounts(orders, amounts, client.environment)
     require_consents(orders, priced)

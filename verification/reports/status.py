@@ -194,16 +194,12 @@ def locked_reports() -> QuerySet[Report]:
 
 def lock_report(client: Client, report_id: UUID) -> Report:
     """Return the client's report, locked. Raises Report.DoesNotExist."""
-    return locked_reports().get(
-        pk=report_id, workspace=client.workspace, environment=client.environment
-    )
+    return locked_reports().get(pk=report_id, **client.lookups)
 
 
 def lock_reports(client: Client, report_ids: Collection[UUID]) -> list[Report]:
     """Return the client's reports by their ids, locked. Raises Report.DoesNotExist."""
-    found = locked_reports().filter(
-        pk__in=report_ids, workspace=client.workspace, environment=client.environment
-    )
+    found = locked_reports().filter(pk__in=report_ids, **client.lookups)
     reports = list(found.order_by("pk"))
     if len(reports) < len(report_ids):
         raise Report.DoesNotExist
