@@ -18,7 +18,6 @@ from django.db import models
 from django.db.models import F, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Greatest
-from django.utils.timezone import now
 
 from verification.db.base import ResultPage, read_page
 from verification.db.encryption import (
@@ -26,7 +25,7 @@ from verification.db.encryption import (
     KeyedTermsField,
     KeyedUUIDField,
 )
-from verification.db.ids import uuid7
+from verification.db.models import DatedRow, Row
 from verification.reports.models import (
     Report,
     SubjectType,
@@ -86,7 +85,7 @@ class PauseReason(models.TextChoices):
     OBJECTION = "OBJECTION", "The subject objected"
 
 
-class Rule(models.Model):
+class Rule(DatedRow):
     """A rule: it runs chosen checks on one subject again and again.
 
     It is due when `next_run_at` has passed. The transaction that launches a run also
@@ -94,7 +93,6 @@ class Rule(models.Model):
     is put off, so that it does not block the rules behind it.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The index `rule_list` serves these queries.
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="monitoring_rules", db_index=False
@@ -143,7 +141,6 @@ class Rule(models.Model):
     # The number of runs so far.
     runs_made = models.PositiveIntegerField(default=0)
     created_by = models.CharField(max_length=100)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -226,10 +223,9 @@ class Rule(models.Model):
         return [self.subject_id, *further]
 
 
-class Run(models.Model):
+class Run(DatedRow):
     """One run of a rule, and its report. Deleting the rule deletes its runs."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     rule = models.ForeignKey(Rule, models.CASCADE, related_name="runs")
     report = models.OneToOneField(Report, models.CASCADE, related_name="monitoring_run")
     # 1 is the baseline.
@@ -238,7 +234,6 @@ class Run(models.Model):
     due_at = models.DateTimeField()
     # Null until its results are compared with those of the run before.
     compared_at = models.DateTimeField(null=True)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -261,13 +256,12 @@ class Run(models.Model):
         return f"run {self.number}"
 
 
-class Baseline(models.Model):
+class Baseline(Row):
     """The last finding of a rule's check, for comparison with the next run.
 
     It also counts the runs in which the check has failed since.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     rule = models.ForeignKey(
         Rule, models.CASCADE, related_name="baselines", db_index=False
     )
@@ -304,13 +298,12 @@ class AlertKind(models.TextChoices):
     NO_ANSWER = "NO_ANSWER", "A check could not be done"
 
 
-class Alert(models.Model):
+class Alert(DatedRow):
     """A change since the run before, or a check that failed in several runs.
 
     An alert stays if its rule is deleted.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="alerts", db_index=False
     )
@@ -332,7 +325,6 @@ class Alert(models.Model):
     changes = EncryptedJSONField()
     read = models.BooleanField(default=False)
     actioned = models.BooleanField(default=False)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         indexes = [

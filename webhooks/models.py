@@ -12,11 +12,11 @@ from django.utils.timezone import now
 
 from verification.db.base import ResultPage, read_page
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import uuid7
+from verification.db.models import DatedRow, Row
 from workspaces.models import Environment, Workspace
 
 
-class Event(models.Model):
+class Event(DatedRow):
     """A fact for receivers, recorded in the transaction that causes it."""
 
     class Name(models.TextChoices):
@@ -48,7 +48,6 @@ class Event(models.Model):
     # Events that hold no personal data: the erasure of their report leaves them.
     IMPERSONAL_NAMES = (Name.REPORT_RESTRICTED, Name.REPORT_ERASED)
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="events", db_index=False
     )
@@ -60,7 +59,6 @@ class Event(models.Model):
     payload = EncryptedJSONField(null=True)
     # Set when the report's subject objected: it is not sent again.
     restricted_at = models.DateTimeField(null=True, editable=False)
-    created_at = models.DateTimeField(default=now, editable=False)
     # The place in the feed; null until a client reads the feed: `feed.py`.
     listed_at = models.DateTimeField(null=True, editable=False)
 
@@ -96,14 +94,13 @@ class SimulatedAnswer(models.TextChoices):
     TIMEOUT = "timeout", "The receiver did not answer in time."
 
 
-class Configuration(models.Model):
+class Configuration(DatedRow):
     """The receiver of a workspace's events in one environment, and its failures."""
 
     class DisabledReason(models.TextChoices):
         GONE = "GONE", "The receiver answered 410 Gone."
         FAILING = "FAILING", "Nothing was delivered for five days."
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="webhook_configurations"
     )
@@ -131,7 +128,6 @@ class Configuration(models.Model):
     # Set if the service disabled it, null if the client did.
     disabled_at = models.DateTimeField(null=True, editable=False)
     disabled_reason = models.CharField(max_length=7, choices=DisabledReason, blank=True)
-    created_at = models.DateTimeField(default=now, editable=False)
     updated_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
@@ -276,7 +272,7 @@ class Delivery(models.Model):
         return f"{self.name} {self.event_id}"
 
 
-class Attempt(models.Model):
+class Attempt(Row):
     """One request to a receiver, and its answer or error."""
 
     class Error(models.TextChoices):
@@ -290,7 +286,6 @@ class Attempt(models.Model):
         BROKEN = "BROKEN", "The connection ended before the answer did."
         UNREADABLE = "UNREADABLE", "The stored event could not be read."
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     delivery = models.ForeignKey(
         Delivery, models.CASCADE, related_name="attempt_set", db_index=False
     )

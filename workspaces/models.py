@@ -18,7 +18,8 @@ from django.db.models import ExpressionWrapper, F, Func, Q
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
-from verification.db.ids import time_of_id, uuid7
+from verification.db.ids import time_of_id
+from verification.db.models import DatedRow, Row
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.values import clock
@@ -105,7 +106,7 @@ class NamesInLists(models.TextChoices):
     INITIALS = "INITIALS"
 
 
-class Workspace(models.Model):
+class Workspace(DatedRow):
     """A customer of the service, who owns reports, keys and money.
 
     Staff review the name of an approved workspace, and each change of it. Pages and
@@ -123,7 +124,6 @@ class Workspace(models.Model):
         APPROVED = "APPROVED"
         REJECTED = "REJECTED"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=200)
     # Both names are empty until staff have reviewed them. After that, `name` is the
     # trading name, or the legal name if there is no trading name.
@@ -161,7 +161,6 @@ class Workspace(models.Model):
     next_results_until = models.DateTimeField(null=True, editable=False)
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspension_reason = models.CharField(max_length=500, blank=True)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -279,13 +278,12 @@ class Workspace(models.Model):
         return bool(changed)
 
 
-class RetentionTerm(models.Model):
+class RetentionTerm(Row):
     """A retention of the past that was shorter than the next one.
 
     Reports from before its end are kept for no more days than these.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="retention_terms"
     )
@@ -383,7 +381,7 @@ class Brand(models.Model):
         return self.barred_at is not None
 
 
-class Account(models.Model):
+class Account(Row):
     """A workspace's money in one environment.
 
     `balance` is the sum of the ledger entries. It is a column, so that one conditional
@@ -395,7 +393,6 @@ class Account(models.Model):
         POSTPAID = "POSTPAID", "Postpaid: pays afterwards what it has used"
         PLAY = "PLAY", "Play money of the sandbox, without limit"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="accounts")
     environment = models.CharField(max_length=10, choices=Environment)
     billing = models.CharField(max_length=8, choices=Billing)
@@ -489,7 +486,7 @@ class Account(models.Model):
         return None if self.limit is None else self.balance + self.limit
 
 
-class LedgerEntry(models.Model):
+class LedgerEntry(DatedRow):
     """One movement of money. It never changes: another entry corrects a mistake."""
 
     class Kind(models.TextChoices):
@@ -498,7 +495,6 @@ class LedgerEntry(models.Model):
         TOP_UP = "TOP_UP"
         ADJUSTMENT = "ADJUSTMENT"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The index `statement` begins with the account.
     account = models.ForeignKey(
         Account, models.PROTECT, related_name="entries", db_index=False
@@ -518,7 +514,6 @@ class LedgerEntry(models.Model):
     )
     note = models.CharField(max_length=200, blank=True)
     actor = models.CharField(max_length=100)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         verbose_name_plural = "ledger entries"
@@ -574,10 +569,9 @@ class LedgerEntry(models.Model):
         return f"{self.kind} {self.amount}"
 
 
-class ApiKey(models.Model):
+class ApiKey(DatedRow):
     """A key of a client. Its text is shown once and stored nowhere."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="api_keys")
     name = models.CharField(max_length=100)
     environment = models.CharField(max_length=10, choices=Environment)
@@ -606,7 +600,6 @@ class ApiKey(models.Model):
     )
     creates_per_minute = models.PositiveIntegerField(default=600)
     requests_per_minute = models.PositiveIntegerField(default=3000)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     # The workspace's account in the environment; `keys.find` sets it.
     account: Account
@@ -626,7 +619,7 @@ class ApiKey(models.Model):
         )
 
 
-class ApiRequest(models.Model):
+class ApiRequest(Row):
     """A request with an API key, and how it was answered: without body and query.
 
     There are very many. The id is the request's own, and has its time, so the indexes
@@ -634,7 +627,6 @@ class ApiRequest(models.Model):
     each row. The table has a partition for each week, which is dropped in the end.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     key = models.ForeignKey(
         ApiKey,
         models.DO_NOTHING,
@@ -713,10 +705,9 @@ class Role(models.TextChoices):
     VIEWER = "VIEWER", "Viewer"
 
 
-class Member(models.Model):
+class Member(DatedRow):
     """A person with a role in a workspace, who may open it in the console."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="members", db_index=False
     )
@@ -724,7 +715,6 @@ class Member(models.Model):
         settings.AUTH_USER_MODEL, models.PROTECT, related_name="memberships"
     )
     role = models.CharField(max_length=10, choices=Role)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -761,10 +751,9 @@ class MessageTime(models.TextChoices):
     OFF = "OFF"
 
 
-class MessageChoice(models.Model):
+class MessageChoice(Row):
     """When a member gets messages of a kind. Without a row the default holds."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The migration adds the constraint: the database deletes the choices with the
     # member, also if a former version deletes it.
     member = models.ForeignKey(
@@ -795,13 +784,12 @@ class MessageChoice(models.Model):
         return f"{self.kind} {self.time}"
 
 
-class MessageWindow(models.Model):
+class MessageWindow(Row):
     """Where the news of a kind begin that no member has got yet.
 
     It exists while a member of the workspace may want this kind at once.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="message_windows", db_index=False
     )
@@ -837,19 +825,17 @@ class DigestDay(models.Model):
         return f"{self.day}"
 
 
-class Note(models.Model):
+class Note(DatedRow):
     """A note of staff about a workspace.
 
     A trigger refuses changes, except to erase the text.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="notes")
     # Null once the retention of the workspace is over.
     text = EncryptedJSONField(null=True)
     # A user name, as in the audit trail.
     author = models.CharField(max_length=150)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         default_permissions = ("add", "view")
@@ -872,10 +858,9 @@ def purge_notes() -> None:
     Note.objects.filter(pk__in=old.values("pk")[:1000]).update(text=None)
 
 
-class Invitation(models.Model):
+class Invitation(DatedRow):
     """A link that makes the reader of an e-mail address a member, once."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="invitations")
     # Null once it has ended, as the address of a person who did not join is not needed.
     email = EncryptedJSONField(null=True)
@@ -895,7 +880,6 @@ class Invitation(models.Model):
     expires_at = models.DateTimeField()
     accepted_at = models.DateTimeField(null=True, editable=False)
     revoked_at = models.DateTimeField(null=True, editable=False)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [

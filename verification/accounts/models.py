@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.timezone import now
 
-from verification.db.ids import uuid7
+from verification.db.models import DatedRow
 from verification.jobs.queue import job
 from verification.values import clock
 
@@ -104,18 +104,16 @@ class StaffRequest(models.Model):
         return f"requested by {self.requested_by}: {self.reason}"
 
 
-class StaffInvitation(models.Model):
+class StaffInvitation(DatedRow):
     """A link for one use by which a new colleague chooses a password.
 
     The row is deleted when the link is used, replaced or withdrawn.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.OneToOneField(User, models.CASCADE, related_name="staff_invitation")
     # SHA-256 of the link's random token, which only the mail contains.
     token_digest = models.BinaryField(unique=True)
     expires_at = models.DateTimeField()
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         default_permissions = ()

@@ -28,7 +28,7 @@ from verification.db.encryption import (
     key_id_of,
     keyed_hashes,
 )
-from verification.db.ids import uuid7
+from verification.db.models import DatedRow
 from verification.db.startup import KeysRefused, RightsMissing
 
 KEYS = """
@@ -61,12 +61,11 @@ class ActorKind(models.TextChoices):
     SERVICE = "SERVICE", "The service itself"
 
 
-class AuditEvent(models.Model):
+class AuditEvent(DatedRow):
     """One act of an actor on a row. A trigger refuses changes and deletions."""
 
     Actor = ActorKind
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     actor_kind = models.CharField(max_length=7, choices=ActorKind)
     # The user name at that time.
     actor = models.CharField(max_length=150)
@@ -82,7 +81,6 @@ class AuditEvent(models.Model):
     request_id = models.CharField(max_length=128, blank=True)
     # The client's network address.
     address = EncryptedJSONField(null=True)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         default_permissions = ("view",)

@@ -16,7 +16,7 @@ from django.db.models import F, Q
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
-from verification.db.ids import uuid7
+from verification.db.models import DatedRow, Row
 from verification.jobs.queue import job
 from verification.reports.models import IDENTIFIERS
 from verification.values import clock
@@ -34,10 +34,9 @@ SHORTEST_NUMBER = 5
 PHONE_DIGITS = 9
 
 
-class Upload(models.Model):
+class Upload(DatedRow):
     """The rows of a file, until they are ordered or UPLOAD_RETENTION is over."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The index `uploads_of_a_workspace` begins with this column.
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="uploads", db_index=False
@@ -48,7 +47,6 @@ class Upload(models.Model):
     # {name, choice, common, lines, heading, columns, mended, skipped, workbook,
     # subjects}: see console/uploads.py. `subjects` are their ids, as reports have them.
     content = EncryptedJSONField()
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         indexes = [
@@ -114,14 +112,13 @@ class Batch(models.Model):
         return str(self.pk)
 
 
-class ColumnMapping(models.Model):
+class ColumnMapping(Row):
     """What a workspace has chosen for the columns of files with these headings.
 
     The next file with the same headings is read alike. No heading is kept: a file
     without headings has a person in its first line.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The constraint `one_mapping_of_headings` begins with this column.
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="column_mappings", db_index=False

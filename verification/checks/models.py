@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
-from verification.db.ids import uuid7
+from verification.db.models import DatedRow, Row
 from verification.reports.models import NAME_PARTS, Report, RiskLevel, SubjectType
 from workspaces.models import Workspace
 
@@ -22,7 +22,7 @@ MAX_CHECKS = 10
 PACKAGE_NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 
 
-class CheckDefinition(models.Model):
+class CheckDefinition(Row):
     """A check that clients can request: its inputs, price and output fields."""
 
     class Category(models.TextChoices):
@@ -33,7 +33,6 @@ class CheckDefinition(models.Model):
         CREDIT = "CREDIT"
         AML = "AML", "AML"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=40, unique=True)
     position = models.PositiveSmallIntegerField(default=0)
     display_name = models.CharField(max_length=100)
@@ -78,7 +77,7 @@ class PackageQuerySet(models.QuerySet["CheckPackage"]):
         return self.filter(known).order_by("name")
 
 
-class CheckPackage(models.Model):
+class CheckPackage(DatedRow):
     """A named set of checks, which clients order in place of single checks.
 
     It belongs to the operator, and all workspaces can order it, or to one workspace. A
@@ -87,7 +86,6 @@ class CheckPackage(models.Model):
     the operator.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # Null: the operator's.
     workspace = models.ForeignKey(
         Workspace,
@@ -104,7 +102,6 @@ class CheckPackage(models.Model):
     # In place of the sum of the checks' prices; null: that sum.
     price = models.DecimalField(max_digits=10, decimal_places=2, null=True, blank=True)
     active = models.BooleanField(default=True)
-    created_at = models.DateTimeField(default=now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = PackageQuerySet.as_manager()
@@ -165,7 +162,7 @@ class PresentResults(models.Manager["CheckResult"]):
         return super().get_queryset().filter(revision=0)
 
 
-class CheckResult(models.Model):
+class CheckResult(DatedRow):
     """One check of one report. The row is also the queue that checks run from.
 
     A row is due when `next_attempt_at` has passed. Due rows run in the order of
@@ -175,7 +172,6 @@ class CheckResult(models.Model):
     anything.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The unique constraint has an index that finds these.
     report = models.ForeignKey(
         Report, models.CASCADE, related_name="results", db_index=False
@@ -225,7 +221,6 @@ class CheckResult(models.Model):
     failure_code = models.CharField(max_length=40, blank=True)
     failure_message = models.CharField(max_length=300, blank=True)
     failure_retryable = models.BooleanField(default=False)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     objects = PresentResults()
     every: models.Manager[CheckResult] = models.Manager()
@@ -325,10 +320,9 @@ def ordered_results(report: Report) -> models.QuerySet[CheckResult]:
     return every.order_by("position", "id").distinct("position")
 
 
-class NextResult(models.Model):
+class NextResult(Row):
     """The outcome of one future run of a check in a client's sandbox."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, db_index=False)
     check_name = models.CharField(max_length=40)
     # Of the workspace and one number of the subject

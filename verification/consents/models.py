@@ -7,10 +7,10 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Cast, Now, Right
-from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
-from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.models import DatedRow, Row
 from verification.providers.base import ConsentEvidence
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI, format_nairobi
@@ -47,7 +47,7 @@ DECIDED_STATUSES = {
 }
 
 
-class Consent(models.Model):
+class Consent(Row):
     """The subject's consent to one report. A report without consent has no row."""
 
     class Mode(models.TextChoices):
@@ -67,7 +67,6 @@ class Consent(models.Model):
     # The first, second and third lock end after these times; the fourth never ends.
     LOCK_DURATIONS = (timedelta(minutes=15), timedelta(hours=1), timedelta(days=1))
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.OneToOneField(Report, models.CASCADE, related_name="consent")
     mode = models.CharField(max_length=17, choices=Mode)
     status = models.CharField(max_length=12, choices=ConsentStatus)
@@ -190,7 +189,7 @@ class RetiredLink(models.Model):
         return f"{self.purpose} {self.row_id}, link {self.generation}"
 
 
-class ConsentRecord(models.Model):
+class ConsentRecord(DatedRow):
     """A decision about a consent, with its evidence. It never changes.
 
     A grant, a refusal, a withdrawal and an expiry each have a record. The database
@@ -203,7 +202,6 @@ class ConsentRecord(models.Model):
         WITHDRAWN = "WITHDRAWN"
         EXPIRED = "EXPIRED"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(Report, models.PROTECT, related_name="consent_records")
     # No foreign key: an edit of the draft replaces the consent and keeps its records.
     consent_id = models.UUIDField()
@@ -219,7 +217,6 @@ class ConsentRecord(models.Model):
     # Keyed hash over the other fields; it proves that the record is unchanged as long
     # as there is evidence. `notice_sha256` follows from the text in the evidence.
     digest = KeyedHashField()
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [

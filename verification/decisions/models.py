@@ -15,7 +15,8 @@ from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.models import DatedRow
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from workspaces.models import Environment, Member, Workspace
 
@@ -62,7 +63,7 @@ class PolicyState(models.TextChoices):
 S = DecisionState
 
 
-class PolicyVersion(models.Model):
+class PolicyVersion(DatedRow):
     """One version of a policy: its rules, in order, and whether it decides by itself.
 
     A trigger refuses changes of a version that has been switched on, except that it is
@@ -72,7 +73,6 @@ class PolicyVersion(models.Model):
     Mode = PolicyMode
     State = PolicyState
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The constraint `one_policy_version_a_number` begins with this column.
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="policy_versions", db_index=False
@@ -87,7 +87,6 @@ class PolicyVersion(models.Model):
     # Ids, as members can leave
     made_by_user = models.BigIntegerField(null=True)
     activated_by_user = models.BigIntegerField(null=True)
-    created_at = models.DateTimeField(default=now, editable=False)
     activated_at = models.DateTimeField(null=True, editable=False)
     retired_at = models.DateTimeField(null=True, editable=False)
     # When it first met a report and named something that is gone
@@ -134,7 +133,7 @@ class PolicyVersion(models.Model):
         return own.select_related("workspace").filter(state=PolicyState.ACTIVE).first()
 
 
-class Decision(models.Model):
+class Decision(DatedRow):
     """A decision of the client about a report, or the proposal of one.
 
     The newest FINAL one of a report counts. A trigger refuses changes, except the
@@ -142,7 +141,6 @@ class Decision(models.Model):
     the erasure of codes and content.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The index `decisions_by_time` begins with this column.
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="decisions", db_index=False
@@ -191,7 +189,6 @@ class Decision(models.Model):
     withdrawn_by_user = models.BigIntegerField(null=True)
     withdrawn_at = models.DateTimeField(null=True, editable=False)
     final_at = models.DateTimeField(null=True, editable=False)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -358,10 +355,9 @@ class Decision(models.Model):
         return (self.content or {}).get("notOnBureau")
 
 
-class ReasonCode(models.Model):
+class ReasonCode(DatedRow):
     """A reason for decisions, in the words of the client. The code never changes."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="reason_codes", db_index=False
     )
@@ -372,7 +368,6 @@ class ReasonCode(models.Model):
     # Whether it comes from a credit bureau: such a decline needs a notice.
     from_bureau = models.BooleanField(default=False, db_default=False)
     active = models.BooleanField(default=True)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -519,13 +514,12 @@ class Case(models.Model):
         return str(self.report_id)
 
 
-class CaseNote(models.Model):
+class CaseNote(DatedRow):
     """What a member noted about a report. A trigger refuses changes, except to erase.
 
     Neither the subject's page nor the API shows it.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(Report, models.PROTECT, related_name="case_notes")
     # Null once the report is erased.
     text = EncryptedJSONField(null=True)
@@ -533,7 +527,6 @@ class CaseNote(models.Model):
     author = models.CharField(max_length=100)
     # The id of the user, as members can leave.
     author_user = models.BigIntegerField()
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         ordering = ["id"]
@@ -579,7 +572,7 @@ class NoticeState(models.TextChoices):
     ENDED = "ENDED", "Not needed any more"
 
 
-class AdverseNotice(models.Model):
+class AdverseNotice(DatedRow):
     """The notice of a decline that rests on a bureau's result, or that no person made.
 
     It holds no personal data: the reasons are those of the decision, and the addresses
@@ -588,7 +581,6 @@ class AdverseNotice(models.Model):
 
     State = NoticeState
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     decision = models.OneToOneField(Decision, models.PROTECT, related_name="notice")
     report = models.ForeignKey(Report, models.PROTECT, related_name="notices")
     # The report's; the index `notices_to_hand_over` begins with these columns.
@@ -623,7 +615,6 @@ class AdverseNotice(models.Model):
     stopped_at = models.DateTimeField(null=True, editable=False)
     review_asked_at = models.DateTimeField(null=True, editable=False)
     reviewed_at = models.DateTimeField(null=True, editable=False)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -687,12 +678,11 @@ class FactKind(models.TextChoices):
     REVIEW_ASKED = "REVIEW_ASKED", "Review by a person asked for"
 
 
-class NoticeFact(models.Model):
+class NoticeFact(DatedRow):
     """One fact of the proof of service. A trigger refuses changes and deletion."""
 
     Kind = FactKind
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     notice = models.ForeignKey(
         AdverseNotice, models.PROTECT, related_name="facts", db_index=False
     )
@@ -707,7 +697,6 @@ class NoticeFact(models.Model):
     recorded_by = models.CharField(max_length=100, blank=True)
     # {address} masked, or {by, on} of a hand-over; null once the report is erased.
     details = EncryptedJSONField(null=True)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [

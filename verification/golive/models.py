@@ -3,10 +3,9 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
-from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import uuid7
+from verification.db.models import DatedRow
 from verification.reports.models import Report
 from workspaces.models import ApiKey, Workspace
 
@@ -25,7 +24,7 @@ WAITING = [S.SUBMITTED, S.IN_REVIEW]
 USER = settings.AUTH_USER_MODEL
 
 
-class Application(models.Model):
+class Application(DatedRow):
     """A workspace's application to go live, with its review and decision.
 
     A rejected application does not change; the next one begins as its copy.
@@ -40,7 +39,6 @@ class Application(models.Model):
         S.IN_REVIEW: {S.APPROVED, S.REJECTED},
     }
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="applications"
     )
@@ -70,7 +68,6 @@ class Application(models.Model):
     api_key = models.OneToOneField(
         ApiKey, models.PROTECT, null=True, related_name="+", db_index=False
     )
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         verbose_name = "go-live application"
@@ -149,7 +146,7 @@ class Application(models.Model):
         return self.company_name
 
 
-class NameChange(models.Model):
+class NameChange(DatedRow):
     """A request for other names of an approved workspace, which staff review.
 
     Pages and messages show the old names until the approval.
@@ -161,7 +158,6 @@ class NameChange(models.Model):
         REJECTED = "REJECTED", "Rejected"
         WITHDRAWN = "WITHDRAWN", "Withdrawn"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="name_changes"
     )
@@ -177,7 +173,6 @@ class NameChange(models.Model):
     decided_at = models.DateTimeField(null=True, editable=False)
     # The reason of a rejection, which the client reads.
     reason = models.CharField(max_length=500, blank=True)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         default_permissions = ("view",)
@@ -232,7 +227,7 @@ class DocumentKind(models.TextChoices):
     DIRECTOR_ID = "DIRECTOR_ID", "Director's ID"
 
 
-class Document(models.Model):
+class Document(DatedRow):
     """A sealed file of an application, stored under a random name."""
 
     Kind = DocumentKind
@@ -242,7 +237,6 @@ class Document(models.Model):
         JPEG = "image/jpeg"
         PNG = "image/png"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # Found by the index of the unique constraint.
     application = models.ForeignKey(
         Application, models.CASCADE, related_name="documents", db_index=False
@@ -259,7 +253,6 @@ class Document(models.Model):
     uploaded_by = models.ForeignKey(
         USER, models.PROTECT, related_name="+", db_index=False
     )
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         default_permissions = ()

@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
-from verification.db.ids import uuid7
+from verification.db.models import DatedRow, Row
 
 
 class Kind(models.TextChoices):
@@ -166,7 +166,7 @@ class NotificationError(models.TextChoices):
 S = NotificationStatus
 
 
-class Notification(models.Model):
+class Notification(DatedRow):
     """One message to one person. The table is the queue.
 
     The row is due when `next_attempt_at` has passed. A sender claims it: it moves that
@@ -174,7 +174,6 @@ class Notification(models.Model):
     the outcome only if the fence is still the same, so a late one overwrites nothing.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         "workspaces.Workspace",
         models.PROTECT,
@@ -209,7 +208,6 @@ class Notification(models.Model):
     counted_at = models.DateTimeField(null=True, editable=False)
     # The gateway's id of the message.
     provider_reference = models.CharField(max_length=100, db_default="")
-    created_at = models.DateTimeField(default=now, editable=False)
     sent_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
@@ -272,7 +270,7 @@ class Notification(models.Model):
         return f"{self.kind} {self.id}"
 
 
-class Block(models.Model):
+class Block(DatedRow):
     """A recipient's wish that a workspace does not write to an address again.
 
     Only a keyed hash of the address is kept. A block ends when its recipient lifts it.
@@ -282,7 +280,6 @@ class Block(models.Model):
         UNWANTED = "UNWANTED", "Does not want messages of this workspace"
         UNKNOWN = "UNKNOWN", "Does not know this workspace"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # Found by the index of the constraint.
     workspace = models.ForeignKey(
         "workspaces.Workspace", models.PROTECT, related_name="blocks", db_index=False
@@ -294,7 +291,6 @@ class Block(models.Model):
     notification = models.ForeignKey(
         Notification, models.PROTECT, null=True, related_name="blocks"
     )
-    created_at = models.DateTimeField(default=now, editable=False)
     lifted_at = models.DateTimeField(null=True, editable=False)
     # When staff have looked into a workspace that a recipient does not know.
     reviewed_at = models.DateTimeField(null=True, editable=False)
@@ -320,13 +316,12 @@ class Block(models.Model):
         return f"{self.reason} {self.id}"
 
 
-class RefusedAddress(models.Model):
+class RefusedAddress(Row):
     """An e-mail address of a member that the mail server has refused for good.
 
     Only a keyed hash of it is kept, for 30 days, or until the member tries again.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     address_hash = KeyedHashField()
     refused_at = models.DateTimeField(default=now)
 
@@ -342,13 +337,12 @@ class RefusedAddress(models.Model):
         return f"refused on {self.refused_at:%Y-%m-%d}"
 
 
-class SandboxAddress(models.Model):
+class SandboxAddress(Row):
     """An address that gets the sandbox messages of a workspace.
 
     A member confirms it by a code that the service sends to it.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # Found by the index of the constraint.
     workspace = models.ForeignKey(
         "workspaces.Workspace",

@@ -17,7 +17,8 @@ from django.db.models.functions import Cast, Floor, Now, Right
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.models import DatedRow, Row
 from verification.reports.models import Report, ReportStatus
 from verification.values import clock
 from workspaces.models import Account, Environment, Workspace
@@ -42,7 +43,7 @@ class PaymentStatus(models.TextChoices):
 PAYABLE_STATUSES = {ReportStatus.DRAFT, ReportStatus.PENDING_PAYMENT}
 
 
-class Payment(models.Model):
+class Payment(Row):
     """The amount that the subject or a nominated payer pays for one report.
 
     A report that its workspace pays for has no row. A free report of a payer has a row,
@@ -52,7 +53,6 @@ class Payment(models.Model):
     # A payer can pay a payment with one of these statuses.
     OUTSTANDING = (PaymentStatus.PENDING, PaymentStatus.FAILED)
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.OneToOneField(Report, models.CASCADE, related_name="payment")
     status = models.CharField(max_length=12, choices=PaymentStatus)
     amount = models.DecimalField(max_digits=10, decimal_places=2)
@@ -180,14 +180,13 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
         )
 
 
-class Checkout(models.Model):
+class Checkout(DatedRow):
     """One attempt to pay at a provider: for a report, or to top up an account.
 
     A job polls the provider when `next_poll_at` has passed. Events of the provider only
     bring that time forward. The checkout's id is its reference at the provider.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="checkouts"
     )
@@ -254,7 +253,6 @@ class Checkout(models.Model):
     started_by = models.CharField(max_length=100)
     # The language of the page that opened the checkout; blank before that.
     language = models.CharField(max_length=2, blank=True)
-    created_at = models.DateTimeField(default=now, editable=False)
     paid_at = models.DateTimeField(null=True)
     next_poll_at = models.DateTimeField(null=True)
     # The time of the latest poll.
@@ -471,14 +469,13 @@ class RefundCause(models.TextChoices):
     ELSEWHERE = "ELSEWHERE", "Refunded at the provider, and recorded by staff"
 
 
-class Refund(models.Model):
+class Refund(DatedRow):
     """Money of one checkout that goes back through the provider that took it.
 
     A job sends or polls it when `next_try_at` has passed. Its id is its reference at
     the provider, so that a retry finds a refund whose answer was lost.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     checkout = models.ForeignKey(Checkout, models.PROTECT, related_name="refunds")
     amount = models.DecimalField(max_digits=12, decimal_places=2)
     cause = models.CharField(max_length=10, choices=RefundCause)
@@ -499,7 +496,6 @@ class Refund(models.Model):
     # The time when REFUND_STUCK was raised for it.
     stuck_at = models.DateTimeField(null=True, editable=False)
     next_try_at = models.DateTimeField(null=True)
-    created_at = models.DateTimeField(default=now, editable=False)
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -584,14 +580,13 @@ class DisputeStatus(models.TextChoices):
     LOST = "LOST", "Lost: the money is gone"
 
 
-class Dispute(models.Model):
+class Dispute(DatedRow):
     """A payer's bank takes money of a checkout back, or may do so.
 
     An open or lost dispute holds its amount: no refund may use it, and the balance of a
     top-up loses it.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     checkout = models.ForeignKey(Checkout, models.PROTECT, related_name="disputes")
     # The provider's id of the dispute.
     provider_dispute = models.CharField(max_length=255)
@@ -602,7 +597,6 @@ class Dispute(models.Model):
     held_amount = models.DecimalField(
         max_digits=12, decimal_places=2, default=Decimal(0)
     )
-    created_at = models.DateTimeField(default=now, editable=False)
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -636,13 +630,12 @@ class Dispute(models.Model):
         return f"{self.status} {self.amount} of {self.checkout_id}"
 
 
-class PaymentEvent(models.Model):
+class PaymentEvent(Row):
     """An event of a payment provider with a valid signature, as it arrived.
 
     The database takes the same event once. A job deletes the body after 90 days.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     provider = models.CharField(max_length=20)
     event_id = models.CharField(max_length=255)
     type = models.CharField(max_length=100)
@@ -684,13 +677,12 @@ class OperatorAlertKind(models.TextChoices):
     LEDGER = "LEDGER", "Ledger does not add up"
 
 
-class OperatorAlert(models.Model):
+class OperatorAlert(DatedRow):
     """A message to the operators about payments, once for each cause.
 
     It holds ids and no personal data.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.CharField(max_length=9, choices=OperatorAlertKind)
     cause = models.CharField(max_length=150, unique=True)
     checkout = models.ForeignKey(
@@ -698,7 +690,6 @@ class OperatorAlert(models.Model):
     )
     message = models.CharField(max_length=300)
     times = models.PositiveIntegerField(default=1)
-    created_at = models.DateTimeField(default=now, editable=False)
     # The time of the e-mail, or of the e-mail that left it out as resolved.
     notified_at = models.DateTimeField(null=True, editable=False)
 

@@ -20,7 +20,8 @@ from verification.db.encryption import (
     KeyedUUIDField,
     KeyedUUIDsField,
 )
-from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.models import DatedRow, Row
 from verification.reports.models import Report
 from verification.values import clock
 from workspaces.models import Environment, Workspace
@@ -66,7 +67,7 @@ class SubjectRequests(models.QuerySet["SubjectRequest"]):
         return self.clocked().filter(due_at__lt=clock.now())
 
 
-class SubjectRequest(models.Model):
+class SubjectRequest(Row):
     """An entry of the register: a right that a data subject uses, and its deadline.
 
     It stays when the subject is erased; `details` is erased.
@@ -76,7 +77,6 @@ class SubjectRequest(models.Model):
     Origin = Origin
     Outcome = Outcome
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.CharField(max_length=11, choices=RequestKind)
     origin = models.CharField(max_length=7, choices=Origin)
     # Both are null for a request from /my-data, which names no client.
@@ -174,7 +174,7 @@ C = CorrectionStatus
 OPEN_CORRECTIONS = (C.OPEN, C.IN_REVIEW)
 
 
-class Correction(models.Model):
+class Correction(DatedRow):
     """A subject's statement that a finding is wrong, and its review.
 
     The clocks are those of its SubjectRequest. A re-run of the check makes another
@@ -183,7 +183,6 @@ class Correction(models.Model):
 
     Status = CorrectionStatus
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.OneToOneField(
         SubjectRequest, models.PROTECT, related_name="correction"
     )
@@ -217,7 +216,6 @@ class Correction(models.Model):
     taken_at = models.DateTimeField(null=True, editable=False)
     decided_by = models.CharField(max_length=100, blank=True)
     decided_at = models.DateTimeField(null=True, editable=False)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -273,19 +271,17 @@ class Correction(models.Model):
         return self.rerun_id if self.status == C.CORRECTED else None
 
 
-class Rerun(models.Model):
+class Rerun(DatedRow):
     """A run of the disputed check for a correction, also if it was not accepted.
 
     The person sees it, with the names of the details that the reviewer changed.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     correction = models.ForeignKey(Correction, models.CASCADE, related_name="reruns")
     result = models.OneToOneField(CheckResult, models.DO_NOTHING, related_name="+")
     # The client or staff.
     origin = models.CharField(max_length=7, choices=Origin)
     fields = ArrayField(models.CharField(max_length=40), default=list)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -300,10 +296,9 @@ class Rerun(models.Model):
         return str(self.id)
 
 
-class CorrectionDocument(models.Model):
+class CorrectionDocument(DatedRow):
     """A sealed file that a person adds to a correction."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     correction = models.ForeignKey(Correction, models.CASCADE, related_name="documents")
     # The name of the uploaded file. Pages show it; it is never used as a path.
     name = EncryptedJSONField()
@@ -313,13 +308,12 @@ class CorrectionDocument(models.Model):
     file = models.CharField(max_length=40, unique=True)
     # The key of the file, which is unreadable without this row.
     data_key = EncryptedJSONField()
-    created_at = models.DateTimeField(default=now, editable=False)
 
     def __str__(self) -> str:
         return str(self.id)
 
 
-class StaffErasure(models.Model):
+class StaffErasure(DatedRow):
     """Staff's request to erase a person, which another member of staff approves.
 
     It erases either the subject of one report, in that report's workspace, or the
@@ -331,7 +325,6 @@ class StaffErasure(models.Model):
         APPROVED = "APPROVED"
         REJECTED = "REJECTED"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="staff_erasures"
     )
@@ -352,7 +345,6 @@ class StaffErasure(models.Model):
     decided_by = models.CharField(max_length=100, blank=True)
     decided_by_user = models.BigIntegerField(null=True)
     decided_at = models.DateTimeField(null=True)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [
@@ -392,14 +384,13 @@ class StaffErasure(models.Model):
         return str(self.report.workspace) if self.report else "All workspaces"
 
 
-class Erasure(models.Model):
+class Erasure(DatedRow):
     """The erasure of one person in one workspace and environment, and its certificate.
 
     It waits while `ended_at` is null. Neither this row nor its certificate holds
     personal data.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.OneToOneField(
         SubjectRequest, models.PROTECT, related_name="erasure"
     )
@@ -417,7 +408,6 @@ class Erasure(models.Model):
     )
     # Reports and rules that were made later are of another purpose, and stay.
     found_at = models.DateTimeField(null=True, editable=False)
-    created_at = models.DateTimeField(default=now, editable=False)
     ended_at = models.DateTimeField(null=True, editable=False)
     report_count = models.PositiveIntegerField(default=0)
     # Table -> number of rows that were erased.
@@ -494,13 +484,12 @@ class JournalEntry(models.Model):
         return self.name
 
 
-class RetentionRun(models.Model):
+class RetentionRun(Row):
     """One run of the retention in one workspace and environment.
 
     It claims reports and rules, and then erases them.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="retention_runs"
     )
@@ -523,15 +512,13 @@ class Holds(models.QuerySet["Hold"]):
         return self.filter(released_at=None, ends_at__gt=at)
 
 
-class Hold(models.Model):
+class Hold(DatedRow):
     """Staff's order to keep a report beyond its retention, with a reason and an end."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(Report, models.PROTECT, related_name="holds")
     reason = models.CharField(max_length=500)
     ends_at = models.DateTimeField()
     held_by = models.CharField(max_length=100)
-    created_at = models.DateTimeField(default=now, editable=False)
     released_by = models.CharField(max_length=100, blank=True)
     released_at = models.DateTimeField(null=True, editable=False)
 
@@ -568,13 +555,12 @@ class Channel(models.TextChoices):
     SUBJECT = "SUBJECT", "The subject's page"
 
 
-class Disclosure(models.Model):
+class Disclosure(Row):
     """A recipient who has read a report, with the first and the last time.
 
     Deliveries of webhooks and pages that staff opened are in tables of their own.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(
         Report, models.CASCADE, related_name="disclosures", db_index=False
     )

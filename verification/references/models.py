@@ -6,7 +6,8 @@ from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.models import DatedRow
 from verification.reports.models import Report
 
 
@@ -20,12 +21,11 @@ class ReferenceStatus(models.TextChoices):
 S = ReferenceStatus
 
 
-class Reference(models.Model):
+class Reference(DatedRow):
     """The question to one referee in one attempt of a check, and the answers."""
 
     Status = ReferenceStatus
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(Report, models.CASCADE, related_name="references")
     # No foreign key: the models of checks are not known here.
     result_id = models.UUIDField()
@@ -48,7 +48,6 @@ class Reference(models.Model):
     evidence = EncryptedJSONField(null=True)
     submitted_at = models.DateTimeField(null=True, editable=False)
     declined_at = models.DateTimeField(null=True, editable=False)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         constraints = [

@@ -26,7 +26,8 @@ from verification.db.encryption import (
     keyed_hash,
     keyed_uuid,
 )
-from verification.db.ids import NUMBER_DIGITS, number_of_id, uuid7
+from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.models import DatedRow, Row
 from verification.values.masking import normalise_identifier
 from workspaces.models import Environment, Workspace
 
@@ -100,7 +101,7 @@ class ReportStatus(models.TextChoices):
 S = ReportStatus
 
 
-class Report(models.Model):
+class Report(DatedRow):
     """One verification of one subject, ordered by a client."""
 
     Status = ReportStatus
@@ -117,7 +118,6 @@ class Report(models.Model):
         S.FAILED: {S.RUNNING, S.PARTIAL},
     }
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The index `report_list` begins with this column.
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, related_name="reports", db_index=False
@@ -154,7 +154,6 @@ class Report(models.Model):
     failure_code = models.CharField(max_length=40, blank=True)
     failure_message = models.CharField(max_length=300, blank=True)
     created_by = models.CharField(max_length=100)
-    created_at = models.DateTimeField(default=now, editable=False)
     updated_at = models.DateTimeField(default=now, editable=False)
     launched_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)
@@ -330,19 +329,17 @@ class SearchEntry(models.Model):
         return str(self.report_id)
 
 
-class StatusChange(models.Model):
+class StatusChange(DatedRow):
     """One entry of a report's timeline: a change of its status, or a note.
 
     In a note, `source` and `target` are the same.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     report = models.ForeignKey(Report, models.CASCADE, related_name="status_changes")
     source = models.CharField(max_length=15, choices=ReportStatus, blank=True)
     target = models.CharField(max_length=15, choices=ReportStatus)
     trigger = models.CharField(max_length=60)
     actor = models.CharField(max_length=100)
-    created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:
         ordering = ["created_at", "id"]
@@ -351,10 +348,9 @@ class StatusChange(models.Model):
         return f"{self.source or '-'} → {self.target}"
 
 
-class IdempotencyRecord(models.Model):
+class IdempotencyRecord(Row):
     """The stored answer to a request with an Idempotency-Key."""
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.CASCADE, db_index=False)
     environment = models.CharField(max_length=10, choices=Environment)
     # Hashed, as a client may put a person's number into its key.

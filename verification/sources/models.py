@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import uuid7
+from verification.db.models import Row
 
 
 class Source(models.Model):
@@ -49,13 +49,12 @@ class CallOutcome(models.TextChoices):
     IN_DOUBT = "IN_DOUBT", "no end was recorded; in doubt"
 
 
-class Call(models.Model):
+class Call(Row):
     """One call of a source for one check, written before it is made.
 
     A call that never ends was interrupted: its worker died.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     result = models.ForeignKey(
         "checks.CheckResult", models.CASCADE, related_name="calls", db_index=False
     )

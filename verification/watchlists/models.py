@@ -16,7 +16,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.timezone import now
 
-from verification.db.ids import uuid7
+from verification.db.models import Row
 from verification.values import clock
 
 
@@ -32,13 +32,12 @@ class EntryKind(models.TextChoices):
     COMPANY = "COMPANY"
 
 
-class Edition(models.Model):
+class Edition(Row):
     """One loaded file of a list.
 
     A newer edition deletes its entries; the row stays, because findings name it.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     list = models.CharField(max_length=4, choices=ListName)
     published_on = models.DateField(null=True)
     sha256 = models.CharField(max_length=64)
