@@ -22,7 +22,7 @@ from verification.backoffice.model_admin import (
 from verification.backoffice.widgets import (
     ReasonForm,
     dialog_action,
-    link_by_id,
+    dialog_verb,
     redirect_back,
 )
 from verification.documents.statements import statement_response
@@ -73,6 +73,7 @@ class BrandAdmin(ReadOnlyAdmin):
         "updated_at",
     ]
     actions_detail = ["remove", "allow"]
+    refusals = brands.BrandUnchanged
     offers = {
         "remove": lambda brand: not brand.is_barred,
         "allow": lambda brand: brand.is_barred,
@@ -96,7 +97,7 @@ class BrandAdmin(ReadOnlyAdmin):
         url = reverse("brand:logo", args=[brand.logo_digest])
         return format_html('<img src="{}" alt="The logo">', url)
 
-    @dialog_action(
+    @dialog_verb(
         "Remove this brand",
         "The logo and the contact line are deleted, and pages show no colour and "
         "no return link until the brand is allowed again. Its members read the "
@@ -107,20 +108,13 @@ class BrandAdmin(ReadOnlyAdmin):
         icon="hide_image",
         variant=ActionVariant.DANGER,
         permissions=["remove"],
+        audited="removed",
     )
-    def remove(self, request, form, object_id):
-        reason = form.cleaned_data["reason"]
-        return self.run_audited(
-            request,
-            self.get_row(request, object_id),
-            lambda brand: brands.bar_brand(brand.pk, reason),
-            "The brand is removed.",
-            audited="removed",
-            reason=reason,
-            refusals=brands.BrandUnchanged,
-        )
+    def remove(self, request, form, brand):
+        brands.bar_brand(brand.pk, form.cleaned_data["reason"])
+        return "The brand is removed."
 
-    @dialog_action(
+    @dialog_verb(
         "Allow this brand again",
         "Its members can set a logo and a contact line again. Colour and return "
         "addresses are shown at once.",
@@ -128,16 +122,11 @@ class BrandAdmin(ReadOnlyAdmin):
         description="Allow again",
         icon="image",
         permissions=["allow"],
+        audited="allowed",
     )
-    def allow(self, request, form, object_id):
-        return self.run_audited(
-            request,
-            self.get_row(request, object_id),
-            lambda brand: brands.allow_brand(brand.pk),
-            "The brand is allowed again.",
-            audited="allowed",
-            refusals=brands.BrandUnchanged,
-        )
+    def allow(self, request, form, brand):
+        brands.allow_brand(brand.pk)
+        return "The brand is allowed again."
 
 
 def filter_low_balance(accounts):
@@ -300,12 +289,6 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
         "actor",
         "created_at",
     ]
-
-    @admin.display(description="Checkout")
-    def checkout_page(self, entry):
-        if entry.checkout_id is None:
-            return "-"
-        return link_by_id("payments.checkout", entry.checkout_id)
 
 
 @admin.register(StaffEntry)

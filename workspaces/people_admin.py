@@ -6,16 +6,15 @@ from typing import Any
 
 from allauth.mfa.models import Authenticator
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.auth.models import User
-from django.db import transaction
 from django.db.models import Exists, Model, OuterRef, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminEmailInputWidget
 
 from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, BackofficeAdmin
 from verification.backoffice.roles import is_superuser
-from verification.backoffice.widgets import ReasonForm, dialog_action, redirect_back
+from verification.backoffice.widgets import ReasonForm, dialog_verb
 from workspaces import logins
 
 
@@ -81,7 +80,7 @@ class PeopleAdmin(BackofficeAdmin):
             return False
         return self.removes_factors_of_staff or not self.user_of(row).is_staff
 
-    @dialog_action(
+    @dialog_verb(
         "Remove the second factor",
         "The password alone logs this person in until another one is set up; "
         "staff cannot work before. Be sure that it is they who ask.",
@@ -90,17 +89,12 @@ class PeopleAdmin(BackofficeAdmin):
         description="Remove the second factor",
         icon="phonelink_erase",
         permissions=["factor"],
+        audited="factor-removed",
+        change="second factor removed",
     )
-    def remove_factor(
-        self, request: HttpRequest, form: Any, object_id: str
-    ) -> HttpResponse:
-        row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
-        with transaction.atomic():
-            logins.remove_second_factors(self.user_of(row))
-            change = "second factor removed"
-            self.log_change(request, row, change, verb="factor-removed", reason=reason)
-        self.message_user(request, "The second factor is removed.", messages.SUCCESS)
-        return redirect_back(request, row)
+    def remove_factor(self, request: HttpRequest, form: Any, row: Any) -> str:
+        logins.remove_second_factors(self.user_of(row))
+        return "The second factor is removed."
 
     def has_address_permission(
         self, request: HttpRequest, object_id: str | None = None
@@ -110,7 +104,7 @@ class PeopleAdmin(BackofficeAdmin):
         row = self.get_object(request, object_id) if object_id else None
         return row is None or not logins.address_change_refusal(self.user_of(row))
 
-    @dialog_action(
+    @dialog_verb(
         "Change the e-mail address",
         "The old address logs nobody in any more. The new one is confirmed by a "
         "link at the next login. Be sure that it is they who ask.",
@@ -119,29 +113,20 @@ class PeopleAdmin(BackofficeAdmin):
         description="Change the e-mail address",
         icon="alternate_email",
         permissions=["address"],
+        audited="email-changed",
+        change="e-mail address changed",
+        refusals=logins.AddressChangeRefused,
     )
-    def change_email(
-        self, request: HttpRequest, form: Any, object_id: str
-    ) -> HttpResponse:
-        row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
-        user, email = self.user_of(row), form.cleaned_data["email"]
+    def change_email(self, request: HttpRequest, form: Any, row: Any) -> str:
+        user = self.user_of(row)
         if user.pk == request.user.pk:
-            refusal = "Change your own address where you change your password."
-            self.message_user(request, refusal, messages.ERROR)
-            return redirect_back(request, row)
-        with transaction.atomic():
-            try:
-                user = logins.change_address(user.pk, email)
-            except logins.AddressChangeRefused as refused:
-                self.message_user(request, str(refused), messages.ERROR)
-                return redirect_back(request, row)
-            self.address_changed(request, user)
-            change = "e-mail address changed"
-            self.log_change(request, row, change, verb="email-changed", reason=reason)
-        self.message_user(request, "The address is changed.", messages.SUCCESS)
-        return redirect_back(request, row)
+            why = "Change your own address where you change your password."
+            raise logins.AddressChangeRefused(why)
+        changed = logins.change_address(user.pk, form.cleaned_data["email"])
+        self.address_changed(request, changed)
+        return "The address is changed."
 
-    @dialog_action(
+    @dialog_verb(
         "End the sessions",
         "This person is logged out everywhere, and may log in again.",
         "End them",
@@ -149,17 +134,11 @@ class PeopleAdmin(BackofficeAdmin):
         description="End the sessions",
         icon="logout",
         permissions=["people"],
+        audited="sessions-ended",
     )
-    def end_sessions(
-        self, request: HttpRequest, form: Any, object_id: str
-    ) -> HttpResponse:
-        row, reason = self.get_row(request, object_id), form.cleaned_data["reason"]
-        with transaction.atomic():
-            self.user_of(row).sessions.all().delete()
-            change = "sessions ended"
-            self.log_change(request, row, change, verb="sessions-ended", reason=reason)
-        self.message_user(request, "The sessions are ended.", messages.SUCCESS)
-        return redirect_back(request, row)
+    def end_sessions(self, request: HttpRequest, form: Any, row: Any) -> str:
+        self.user_of(row).sessions.all().delete()
+        return "The sessions are ended."
 
     def address_changed(self, request: HttpRequest, user: User) -> None:
         """Hook for what a new address causes, in the same transaction."""

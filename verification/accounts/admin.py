@@ -17,7 +17,7 @@ from verification.accounts import colleagues
 from verification.accounts.colleagues import StaffChangeRefused
 from verification.accounts.models import Colleague, StaffRequest
 from verification.backoffice.roles import SUPERUSER, is_superuser
-from verification.backoffice.widgets import FactsForm, ReasonForm, dialog_action
+from verification.backoffice.widgets import FactsForm, ReasonForm, dialog_verb
 from verification.values.clock import now
 from verification.values.local_time import format_nairobi
 from workspaces.logins import address_change_refusal, validate_free_address
@@ -283,7 +283,7 @@ class ColleagueAdmin(PeopleAdmin):
         if not user.has_usable_password():
             colleagues.invite(user, by=request.user)
 
-    @dialog_action(
+    @dialog_verb(
         "Send another invitation",
         "A new link goes out; the old one stops working.",
         "Send the invitation",
@@ -291,12 +291,13 @@ class ColleagueAdmin(PeopleAdmin):
         description="Send another invitation",
         icon="forward_to_inbox",
         permissions=["invite"],
+        audited="invited",
     )
-    def invite_again(self, request, form, object_id):
-        done = colleagues.invite, "invited", "An invitation is sent."
-        return self._act(request, object_id, *done)
+    def invite_again(self, request, form, colleague):
+        colleagues.invite(colleague, by=request.user)
+        return "An invitation is sent."
 
-    @dialog_action(
+    @dialog_verb(
         "Deactivate this colleague",
         "They are logged out at once, and their password stops working. What they "
         "did keeps their name.",
@@ -306,13 +307,13 @@ class ColleagueAdmin(PeopleAdmin):
         icon="person_off",
         variant=ActionVariant.DANGER,
         permissions=["deactivate"],
+        audited="deactivated",
     )
-    def deactivate(self, request, form, object_id):
-        reason = form.cleaned_data["reason"]
-        done = colleagues.deactivate, "deactivated", "The access is ended."
-        return self._act(request, object_id, *done, reason)
+    def deactivate(self, request, form, colleague):
+        colleagues.deactivate(colleague, by=request.user)
+        return "The access is ended."
 
-    @dialog_action(
+    @dialog_verb(
         "Reactivate this colleague",
         "They get a link by which they choose a new password. They keep their "
         "second factor and all roles but Superuser.",
@@ -322,13 +323,13 @@ class ColleagueAdmin(PeopleAdmin):
         icon="person_add",
         variant=ActionVariant.SUCCESS,
         permissions=["reactivate"],
+        audited="reactivated",
     )
-    def reactivate(self, request, form, object_id):
-        reason = form.cleaned_data["reason"]
-        done = colleagues.reactivate, "reactivated", "An invitation is sent."
-        return self._act(request, object_id, *done, reason)
+    def reactivate(self, request, form, colleague):
+        colleagues.reactivate(colleague, by=request.user)
+        return "An invitation is sent."
 
-    @dialog_action(
+    @dialog_verb(
         "Remove the second factor",
         "Two superusers do this: one asks, another agrees within a day. Be sure "
         "that it is the colleague who asks. Their password alone logs them in "
@@ -339,18 +340,18 @@ class ColleagueAdmin(PeopleAdmin):
         icon="phonelink_erase",
         permissions=["factor"],
     )
-    def remove_factor(self, request, form, object_id):
+    def remove_factor(self, request, form, colleague):
         return self._request_or_approve(
             request,
             form,
-            object_id,
+            colleague,
             colleagues.remove_factor,
             approved="factor-removed",
             requested="factor-removal-asked",
             done="The second factor is removed.",
         )
 
-    @dialog_action(
+    @dialog_verb(
         "Make this colleague a superuser",
         "Two superusers do this: one asks, another agrees within a day. "
         "Superusers may do everything, so be sure who reads this mailbox.",
@@ -360,11 +361,11 @@ class ColleagueAdmin(PeopleAdmin):
         icon="shield_person",
         permissions=["promote"],
     )
-    def promote(self, request, form, object_id):
+    def promote(self, request, form, colleague):
         return self._request_or_approve(
             request,
             form,
-            object_id,
+            colleague,
             colleagues.promote,
             approved="promoted",
             requested="promotion-asked",
@@ -372,26 +373,11 @@ class ColleagueAdmin(PeopleAdmin):
         )
 
     def _request_or_approve(
-        self, request, form, object_id, verb, *, approved, requested, done
+        self, request, form, colleague, verb, *, approved, requested, done
     ):
         """Run a verb that needs two superusers, and audit which of the two acts."""
-        colleague = self.get_row(request, object_id)
         reason = form.cleaned_data["reason"]
-
-        def run():
-            is_done = verb(colleague, by=request.user, reason=reason)
-            action = approved if is_done else requested
-            self.log_change(request, colleague, action, verb=action, reason=reason)
-            return done if is_done else REQUESTED_NOTICE
-
-        return self.run_dialog(request, colleague, run)
-
-    def _act(self, request, object_id, verb, action, done, reason=""):
-        return self.run_audited(
-            request,
-            self.get_row(request, object_id),
-            lambda colleague: verb(colleague, by=request.user),
-            done,
-            audited=action,
-            reason=reason,
-        )
+        is_done = verb(colleague, by=request.user, reason=reason)
+        action = approved if is_done else requested
+        self.log_change(request, colleague, action, verb=action, reason=reason)
+        return done if is_done else REQUESTED_NOTICE

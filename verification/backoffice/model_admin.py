@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial, wraps
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 from django.contrib import admin, messages
@@ -60,6 +60,18 @@ REVEAL_NOTICE = "Who you are, what you open and the reason are recorded for good
 Refusals = type[Exception] | tuple[type[Exception], ...]
 
 
+class OtherNumbers(NamedTuple):
+    """Numbers on papers about rows of another model, by which a list is searched.
+
+    `column` of the list has the values of the other rows' column `of`.
+    """
+
+    letter: str
+    model: type[Model]
+    column: str = "pk"
+    of: str = "pk"
+
+
 class CheapPaginator(Paginator):
     """Count up to a limit, so that no page counts a whole table."""
 
@@ -75,20 +87,24 @@ class BackofficeAdmin(ModelAdmin):
     """A page that deletes nothing and writes only the fields that a form changed.
 
     The search compares `search_ids` with a whole UUID, and `search_exact` with the
-    whole text; `number_letter` begins the number that a row has on paper.
+    whole text; `number_letter` begins the number that a row has on paper, and
+    `other_numbers` are those of rows that belong to it.
     `also_written` names fields that a form sets besides its own. `confirm` maps an
     action to the text of the page that asks before it, and `offers` the permission of
     an action to what a row needs to show it. `own_pages` maps the address of a page
-    below the list to the method that is its view.
+    below the list to the method that is its view. `refusals` are the exceptions of its
+    dialogs' verbs whose text the page shows.
     """
 
     search_ids: tuple[str, ...] = ("id",)
     search_exact: tuple[str, ...] = ()
     number_letter = ""
+    other_numbers: OtherNumbers | None = None
     also_written: tuple[str, ...] = ()
     confirm: dict[str, str] = {}
     offers: dict[str, Callable[[Any], object]] = {}
     own_pages: dict[str, str] = {}
+    refusals: Refusals = DecisionRefused
 
     paginator: Any = CheapPaginator
     show_full_result_count = False
@@ -175,10 +191,10 @@ class BackofficeAdmin(ModelAdmin):
             self.message_user(request, f"{prefix}{done}", messages.SUCCESS)
         return redirect_back(request, row)
 
-    def run_audited(
+    def run_on_each(
         self,
         request: HttpRequest,
-        row: Any,
+        rows: Iterable[Any],
         verb: Callable[[Any], object],
         done: str,
         *,
@@ -186,34 +202,21 @@ class BackofficeAdmin(ModelAdmin):
         change: str = "",
         reason: str = "",
         refusals: Refusals = DecisionRefused,
-        prefix: str = "",
-    ) -> HttpResponse:
-        """Run the verb of a dialog on a row.
+    ) -> None:
+        """Run the verb of an action on each row; the page shows `done`, or why not.
 
-        The page shows `done`, or why the verb refuses. `audited` is the act in the
-        audit trail, `change` the same in the page's history.
+        `audited` is the act in the audit trail, `change` the same in the history.
         """
 
-        def run() -> str:
+        def run(row: Any) -> str:
             verb(row)
             act = change or audited.replace("-", " ")
             self.log_change(request, row, act, verb=audited, reason=reason)
             return done
 
-        return self.run_dialog(request, row, run, refusals, prefix)
-
-    def run_on_each(
-        self,
-        request: HttpRequest,
-        rows: Iterable[Any],
-        verb: Callable[[Any], object],
-        done: str,
-        **more: Any,
-    ) -> None:
-        """Run the verb of an action on each row, as `run_audited` does on one."""
         for row in rows:
             prefix = f"{row.pk}: "
-            self.run_audited(request, row, verb, done, prefix=prefix, **more)
+            self.run_dialog(request, row, partial(run, row), refusals, prefix)
 
     def lookup_allowed(
         self, lookup: str, value: str, request: HttpRequest | None = None
@@ -241,6 +244,13 @@ class BackofficeAdmin(ModelAdmin):
             numbered = filter_by_number(queryset, self.number_letter, term)
             if numbered is not None:
                 return numbered, False
+        if other := self.other_numbers:
+            numbered = filter_by_number(
+                other.model._default_manager.all(), other.letter, term
+            )
+            if numbered is not None:
+                rows = {f"{other.column}__in": numbered.values(other.of)}
+                return queryset.filter(**rows), False
         found = Q(pk__in=[])
         for name in self.search_ids if is_uuid(term) else ():
             found |= Q(**{name: term})
@@ -466,6 +476,11 @@ class ReadOnlyAdmin(RevealingAdmin):
     @admin.display(description="Report")
     def report_page(self, row: Any) -> str:
         return link_by_id("reports.report", row.report_id) if row.report_id else "-"
+
+    @admin.display(description="Checkout")
+    def checkout_page(self, row: Any) -> str:
+        pk = row.checkout_id
+        return link_by_id("payments.checkout", pk) if pk else "-"
 
     def get_form(
         self, request: HttpRequest, obj: Any = None, change: bool = False, **more: Any

@@ -74,6 +74,43 @@ def dialog_action(
     return action(dialog=asked, **options)
 
 
+def dialog_verb(
+    *asked: Any,
+    audited: str = "",
+    change: str = "",
+    refusals: Any = None,
+    **options: Any,
+) -> Any:
+    """Decorate the verb of a dialog, which is declared as by `dialog_action`.
+
+    The method takes the request, the form and the row, and returns the text that the
+    page shows. It runs in a transaction, and `refusals` (by default those of the page)
+    are exceptions whose text the page shows. `audited` is the act in the audit trail,
+    with the form's reason; `change` is the same in the page's history. A verb that
+    writes the trail itself leaves out both.
+    """
+
+    def decorate(verb: Callable[..., str]) -> Any:
+        @dialog_action(*asked, **options)
+        @wraps(verb)
+        def answer(page: Any, request: HttpRequest, form: Any, object_id: str) -> Any:
+            row = page.get_row(request, object_id)
+
+            def run() -> str:
+                done = verb(page, request, form, row)
+                if audited:
+                    act = change or audited.replace("-", " ")
+                    reason = form.cleaned_data.get("reason", "")
+                    page.log_change(request, row, act, verb=audited, reason=reason)
+                return done
+
+            return page.run_dialog(request, row, run, refusals or page.refusals)
+
+        return answer
+
+    return decorate
+
+
 def redirect_back(request: HttpRequest, obj: Model, url: str = "") -> HttpResponse:
     """Redirect to `url`, to the page that opened the dialog, or to the row's page."""
     meta = obj._meta

@@ -10,9 +10,8 @@ from django.http import Http404
 from unfold.enums import ActionVariant
 
 from verification.backoffice import audit
-from verification.backoffice.approvals import DecisionRefused
-from verification.backoffice.model_admin import ReadOnlyAdmin, Refusals, choice_filter
-from verification.backoffice.widgets import ReasonForm, dialog_action
+from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
+from verification.backoffice.widgets import ReasonForm, dialog_verb
 from verification.checks.finding_words import text_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.files.storage import download
@@ -34,21 +33,12 @@ WaitingFilter = choice_filter(
 )
 
 
+def reviewer(request):
+    return ActingUser(request.user, audit.actor_of(request))
+
+
 class ReviewAdmin(ReadOnlyAdmin):
-    """Rows on which a reviewer decides by dialogs, by verbs with these refusals."""
-
-    refusals: Refusals = DecisionRefused
-
-    def decide(self, request, object_id, verb, done, *arguments):
-        """Call a verb with the row's id, the reviewer and `arguments`."""
-        row = self.get_row(request, object_id)
-        by = ActingUser(request.user, audit.actor_of(request))
-
-        def run():
-            verb(row.pk, by, *arguments)
-            return done
-
-        return self.run_dialog(request, row, run, self.refusals)
+    """Rows on which a reviewer decides by dialogs."""
 
     def offers_in(self, request, object_id, *statuses):
         """Return whether the page offers a verb: to a row with one of these statuses.
@@ -129,7 +119,7 @@ class ApplicationAdmin(GoLiveAdmin):
     def has_decide_permission(self, request, object_id=None):
         return self.offers_in(request, object_id, Status.IN_REVIEW)
 
-    @dialog_action(
+    @dialog_verb(
         "Take this application",
         "The client sees that it is in review.",
         "Take it",
@@ -137,11 +127,11 @@ class ApplicationAdmin(GoLiveAdmin):
         icon="front_hand",
         permissions=["take"],
     )
-    def take(self, request, form, object_id):
-        done = "It is in review."
-        return self.decide(request, object_id, review.take, done)
+    def take(self, request, form, row):
+        review.take(row.pk, reviewer(request))
+        return "It is in review."
 
-    @dialog_action(
+    @dialog_verb(
         "Approve this company to go live",
         "Its production key is made and sent to the owner by e-mail. From then on "
         "it can order checks of real people. This cannot be undone; a workspace "
@@ -152,11 +142,11 @@ class ApplicationAdmin(GoLiveAdmin):
         variant=ActionVariant.SUCCESS,
         permissions=["decide"],
     )
-    def approve(self, request, form, object_id):
-        done = "It is approved; the key is sent."
-        return self.decide(request, object_id, review.approve, done)
+    def approve(self, request, form, row):
+        review.approve(row.pk, reviewer(request))
+        return "It is approved; the key is sent."
 
-    @dialog_action(
+    @dialog_verb(
         "Reject this application",
         "The client reads the reason in the console and by e-mail, puts it right "
         "and may submit again.",
@@ -167,12 +157,11 @@ class ApplicationAdmin(GoLiveAdmin):
         variant=ActionVariant.DANGER,
         permissions=["decide"],
     )
-    def reject(self, request, form, object_id):
-        reason = form.cleaned_data["reason"]
-        done = "It is rejected; they are told."
-        return self.decide(request, object_id, review.reject, done, reason)
+    def reject(self, request, form, row):
+        review.reject(row.pk, reviewer(request), form.cleaned_data["reason"])
+        return "It is rejected; they are told."
 
-    @dialog_action(
+    @dialog_verb(
         "Ask the register again",
         "The check of the company has failed. It is run anew, at our own cost.",
         "Check again",
@@ -180,9 +169,9 @@ class ApplicationAdmin(GoLiveAdmin):
         icon="replay",
         permissions=["check"],
     )
-    def check_again(self, request, form, object_id):
-        done = "The company is checked again."
-        return self.decide(request, object_id, review.check_again, done)
+    def check_again(self, request, form, row):
+        review.check_again(row.pk, reviewer(request))
+        return "The company is checked again."
 
 
 @admin.register(NameChange)
@@ -223,7 +212,7 @@ class NameChangeAdmin(GoLiveAdmin):
     def has_decide_permission(self, request, object_id=None):
         return self.offers_in(request, object_id, NameChange.Status.WAITING)
 
-    @dialog_action(
+    @dialog_verb(
         "Show people these names",
         "Compare them with the register first. Pages, messages and receipts name "
         "the client by them from now on, as reviewed by us.",
@@ -233,11 +222,11 @@ class NameChangeAdmin(GoLiveAdmin):
         variant=ActionVariant.SUCCESS,
         permissions=["decide"],
     )
-    def approve(self, request, form, object_id):
-        done = "It is approved; they are told."
-        return self.decide(request, object_id, names.approve_name_change, done)
+    def approve(self, request, form, row):
+        names.approve_name_change(row.pk, reviewer(request))
+        return "It is approved; they are told."
 
-    @dialog_action(
+    @dialog_verb(
         "Reject this change",
         "People are shown the old names. The client reads the reason in the "
         "console and by e-mail, and may ask again.",
@@ -248,10 +237,10 @@ class NameChangeAdmin(GoLiveAdmin):
         variant=ActionVariant.DANGER,
         permissions=["decide"],
     )
-    def reject(self, request, form, object_id):
-        done, reason = "It is rejected; they are told.", form.cleaned_data["reason"]
-        verb = names.reject_name_change
-        return self.decide(request, object_id, verb, done, reason)
+    def reject(self, request, form, row):
+        reason = form.cleaned_data["reason"]
+        names.reject_name_change(row.pk, reviewer(request), reason)
+        return "It is rejected; they are told."
 
 
 LABELS: dict[str, Any] = {

@@ -6,7 +6,7 @@ from django_q.models import Failure, Schedule, Success
 
 from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin
-from verification.backoffice.widgets import ReasonForm, dialog_action
+from verification.backoffice.widgets import ReasonForm, dialog_verb
 from verification.jobs.models import Job
 from verification.values.clock import now
 
@@ -50,7 +50,7 @@ class JobAdmin(BackofficeAdmin):
                     count += 1
         self.message_user(request, f"{count} jobs will run again.", messages.SUCCESS)
 
-    @dialog_action(
+    @dialog_verb(
         "Dismiss this job",
         "It does not run again by itself, and no longer counts as given up: the "
         "alert ends. It stays here for 30 days after it was given up, and can "
@@ -60,22 +60,12 @@ class JobAdmin(BackofficeAdmin):
         description="Dismiss",
         icon="done",
         permissions=["dismiss"],
+        audited="dismissed",
     )
-    def dismiss(self, request, form, object_id):
-        return self.run_audited(
-            request,
-            self.get_row(request, object_id),
-            _dismiss,
-            "The job is dismissed.",
-            audited="dismissed",
-            reason=form.cleaned_data["reason"],
-        )
-
-
-def _dismiss(job: Job) -> None:
-    """Dismiss a job that was given up. Raises DecisionRefused if it is not."""
-    if not Job.objects.given_up().filter(pk=job.pk).update(dismissed_at=now()):
-        raise DecisionRefused("The job was dismissed already, or runs again.")
+    def dismiss(self, request, form, job):
+        if not Job.objects.given_up().filter(pk=job.pk).update(dismissed_at=now()):
+            raise DecisionRefused("The job was dismissed already, or runs again.")
+        return "The job is dismissed."
 
 
 # Finished jobs leave no results, and a job that failed for good is a row of `Job`.

@@ -22,12 +22,12 @@ from django.utils.html import format_html
 from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
     ApprovalAdmin,
+    OtherNumbers,
     ReadOnlyAdmin,
     choice_filter,
     confirmation_page,
 )
 from verification.backoffice.widgets import link, link_by_id, table
-from verification.db.ids import filter_by_number
 from verification.payments.links import payment_links
 from verification.payments.models import (
     Checkout,
@@ -61,30 +61,13 @@ from verification.values.masking import mask
 MAX_ROWS_SHOWN = 50
 
 
-class CheckoutNumberAdmin(ReadOnlyAdmin):
-    """Search by a receipt's number too.
+class MoneyAdmin(ReadOnlyAdmin):
+    """A list that names the customer and the payer of each row.
 
-    `checkout_path` leads from a row to its checkout; it is "" for a checkout. A payment
-    has several: `checkouts_id` is the column of these that names it.
+    `checkout_path` leads from a row to its checkout; it is "" for a checkout.
     """
 
     checkout_path = ""
-    checkouts_id = "pk"
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        found = filter_by_number(Checkout.objects.all(), "P", search_term)
-        if found is None:
-            return super().get_search_results(request, queryset, search_term)
-        column = self.checkout_path or "pk"
-        return queryset.filter(
-            **{f"{column}__in": found.values(self.checkouts_id)}
-        ), False
-
-
-class MoneyAdmin(CheckoutNumberAdmin):
-    """A list that names the customer and the payer of each row."""
 
     def checkout_of(self, row: Any) -> Checkout:
         checkout: Checkout = (
@@ -128,10 +111,11 @@ def payer_text(report: Report, payment: Payment) -> str:
 
 
 @admin.register(Payment)
-class PaymentAdmin(HostedLinkAdmin, CheckoutNumberAdmin):
+class PaymentAdmin(HostedLinkAdmin):
     links = payment_links
     visitor = "payer"
-    checkouts_id = "payment_id"
+    # A payment has several checkouts, whose receipts have numbers.
+    other_numbers = OtherNumbers("P", Checkout, of="payment_id")
     list_display = [
         "id",
         "report_page",
@@ -311,6 +295,7 @@ OUTCOMES = {
 
 @admin.register(Checkout)
 class CheckoutAdmin(MoneyAdmin):
+    number_letter = "P"
     list_display = [
         "number",
         "customer",
@@ -559,6 +544,7 @@ class CheckoutAdmin(MoneyAdmin):
 @admin.register(Refund)
 class RefundAdmin(MoneyAdmin, ApprovalAdmin):
     checkout_path = "checkout"
+    other_numbers = OtherNumbers("P", Checkout, "checkout")
     list_display = [
         "id",
         "checkout_number",
@@ -610,6 +596,7 @@ class RefundAdmin(MoneyAdmin, ApprovalAdmin):
 @admin.register(Dispute)
 class DisputeAdmin(MoneyAdmin):
     checkout_path = "checkout"
+    other_numbers = OtherNumbers("P", Checkout, "checkout")
     list_display = [
         "provider_dispute",
         "checkout_number",
@@ -648,12 +635,6 @@ class PaymentEventAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request):
         return super().get_queryset(request).defer("body")
-
-    @admin.display(description="Checkout")
-    def checkout_page(self, event):
-        if event.checkout_id is None:
-            return "-"
-        return link_by_id("payments.checkout", event.checkout_id)
 
     @admin.display(description="SHA-256 of the body")
     def body_hash(self, event):

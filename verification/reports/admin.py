@@ -27,6 +27,7 @@ from verification.backoffice.widgets import (
     FactsForm,
     ReasonForm,
     dialog_action,
+    dialog_verb,
     link,
     link_by_id,
     redirect_back,
@@ -345,6 +346,7 @@ class ReportAdmin(ReadOnlyAdmin):
         "payment": lambda report: hasattr(report, "payment") and not report.is_ended,
     }
     own_pages = {"<uuid:report_id>/document.pdf": "document"}
+    refusals = REFUSALS
 
     @admin.display(description="Subject")
     def decrypted_subject(self, report):
@@ -373,7 +375,7 @@ class ReportAdmin(ReadOnlyAdmin):
             context["why_not_retried"] = not_retryable_reason(report)
         return super().render_change_form(request, context, *arguments, **more)
 
-    @dialog_action(
+    @dialog_verb(
         "Cancel this report",
         "Checks that were not asked are given back. This cannot be undone.",
         "Cancel the report",
@@ -381,12 +383,13 @@ class ReportAdmin(ReadOnlyAdmin):
         description="Cancel",
         icon="cancel",
         permissions=["cancel"],
+        audited="cancelled",
     )
-    def cancel(self, request, form, object_id):
-        reason = form.cleaned_data["reason"]
-        return self._act(request, object_id, cancel, "cancelled", reason)
+    def cancel(self, request, form, report):
+        cancel(_client(request, report), report.pk)
+        return "Done: cancelled."
 
-    @dialog_action(
+    @dialog_verb(
         "Run the failed checks again",
         "Each is charged as at launch, and given back if it fails again.",
         "Retry",
@@ -394,56 +397,50 @@ class ReportAdmin(ReadOnlyAdmin):
         description="Retry",
         icon="replay",
         permissions=["retry"],
+        audited="retried",
     )
-    def retry(self, request, form, object_id):
-        return self._act(request, object_id, retry, "retried")
+    def retry(self, request, form, report):
+        retry(_client(request, report), report.pk)
+        return "Done: retried."
 
-    @dialog_action(
+    @dialog_verb(
         "Resend the consent link",
         "A new link goes to the subject; the old one stops working.",
         "Resend",
         description="Resend consent link",
         icon="how_to_reg",
         permissions=["consent"],
+        audited="consent-link-sent",
     )
-    def resend_consent(self, request, form, object_id):
-        return self._act(request, object_id, consent_links.resend, "consent-link-sent")
+    def resend_consent(self, request, form, report):
+        consent_links.resend(_client(request, report), report.pk)
+        return "Done: consent link sent."
 
-    @dialog_action(
+    @dialog_verb(
         "Send the subject a link to their data",
         "It goes to the subject's own addresses; an older link stops working.",
         "Send",
         description="Send data link",
         icon="person_search",
         permissions=["data_link"],
+        audited="data-link-sent",
     )
-    def send_access_link(self, request, form, object_id):
-        return self._act(request, object_id, send_access_link, "data-link-sent")
+    def send_access_link(self, request, form, report):
+        send_access_link(_client(request, report), report.pk)
+        return "Done: data link sent."
 
-    @dialog_action(
+    @dialog_verb(
         "Resend the payment link",
         "A new link goes to the payer; the old one stops working.",
         "Resend",
         description="Resend payment link",
         icon="payments",
         permissions=["payment"],
+        audited="payment-link-sent",
     )
-    def resend_payment(self, request, form, object_id):
-        return self._act(request, object_id, payment_links.resend, "payment-link-sent")
-
-    def _act(self, request, object_id, verb, done, reason=""):
-        report = self.get_row(request, object_id)
-        actor = staff_actor(request).name
-        client = Client.of(report.workspace, report.environment, actor)
-        return self.run_audited(
-            request,
-            report,
-            lambda _: verb(client, report.pk),
-            f"Done: {done.replace('-', ' ')}.",
-            audited=done,
-            reason=reason,
-            refusals=REFUSALS,
-        )
+    def resend_payment(self, request, form, report):
+        payment_links.resend(_client(request, report), report.pk)
+        return "Done: payment link sent."
 
     @dialog_action(
         "Take the PDF",
@@ -469,6 +466,12 @@ class ReportAdmin(ReadOnlyAdmin):
         # Record each download, as one reason allows them for ten minutes.
         audit.record("report.pdf-downloaded", audit.actor_of(request), report)
         return attachment(report_pdf(report), f"report-{report.pk}.pdf")
+
+
+def _client(request, report):
+    """Return the client of the report, for whom staff act."""
+    actor = staff_actor(request).name
+    return Client.of(report.workspace, report.environment, actor)
 
 
 class HostedLinkAdmin(ReadOnlyAdmin):

@@ -6,7 +6,7 @@ from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldBooleanWidget
 
 from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, RevealingAdmin
-from verification.backoffice.widgets import dialog_action, redirect_back
+from verification.backoffice.widgets import dialog_action, dialog_verb, redirect_back
 from verification.privacy.retention import MAX_COUNT, count_expired
 from verification.staff.customer import customer_sections
 from workspaces.forms import NoteForm, ResumeForm, SuspendForm, WorkspaceForm
@@ -134,7 +134,7 @@ class WorkspaceAdmin(RevealingAdmin):
     def has_note_permission(self, request, object_id=None):
         return request.user.has_perm("workspaces.add_note")
 
-    @dialog_action(
+    @dialog_verb(
         "Add a note",
         "Colleagues read it here, after they have said why. It cannot be changed "
         "or deleted, and is erased when the retention of the workspace is over.",
@@ -143,15 +143,12 @@ class WorkspaceAdmin(RevealingAdmin):
         description="Add a note",
         icon="sticky_note_2",
         permissions=["note"],
+        audited="note-added",
     )
-    def add_note(self, request, form, object_id):
-        workspace = self.get_row(request, object_id)
-        with transaction.atomic():
-            author, text = request.user.get_username(), form.cleaned_data["text"]
-            Note.objects.create(workspace=workspace, author=author, text=text)
-            self.log_change(request, workspace, "note added", verb="note-added")
-        self.message_user(request, "The note is added.", messages.SUCCESS)
-        return redirect_back(request, workspace)
+    def add_note(self, request, form, workspace):
+        author, text = request.user.get_username(), form.cleaned_data["text"]
+        Note.objects.create(workspace=workspace, author=author, text=text)
+        return "The note is added."
 
     @dialog_action(
         "Suspend this workspace",

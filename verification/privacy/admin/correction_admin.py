@@ -14,13 +14,13 @@ from verification.backoffice.model_admin import choice_filter
 from verification.backoffice.widgets import (
     Facts,
     FactsForm,
-    dialog_action,
+    dialog_verb,
     link,
     link_by_id,
     table,
 )
 from verification.checks.finding_words import flag_text, humanise_name, text_of
-from verification.golive.admin import ReviewAdmin
+from verification.golive.admin import ReviewAdmin, reviewer
 from verification.privacy.admin.retention_admin import RowsOfReportsAdmin
 from verification.privacy.corrections import (
     CorrectionRefused,
@@ -197,7 +197,7 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
     def has_review_permission(self, request, object_id=None):
         return self.offers_in(request, object_id, CorrectionStatus.IN_REVIEW)
 
-    @dialog_action(
+    @dialog_verb(
         "Take this correction",
         "The client and the person see that it is in review.",
         "Take it",
@@ -205,10 +205,11 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
         icon="front_hand",
         permissions=["take"],
     )
-    def take(self, request, form, object_id):
-        return self.decide(request, object_id, take, "It is in review.")
+    def take(self, request, form, row):
+        take(row.pk, reviewer(request))
+        return "It is in review."
 
-    @dialog_action(
+    @dialog_verb(
         "Run the check again",
         "It is free for the client, and changes nothing until it is accepted. We "
         "write to you when it has ended.",
@@ -218,11 +219,11 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
         icon="replay",
         permissions=["review"],
     )
-    def run_again(self, request, form, object_id):
-        done = "The check runs again."
-        return self.decide(request, object_id, rerun, done, form.details)
+    def run_again(self, request, form, row):
+        rerun(row.pk, reviewer(request), form.details)
+        return "The check runs again."
 
-    @dialog_action(
+    @dialog_verb(
         "Correct the report",
         "The new finding takes the place of the disputed one, and the report's "
         "score follows. The person and the client are told. It cannot be undone.",
@@ -233,11 +234,11 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
         variant=ActionVariant.SUCCESS,
         permissions=["review"],
     )
-    def correct(self, request, form, object_id):
-        reason, done = form.cleaned_data["reason"], "The report is corrected."
-        return self.decide(request, object_id, correct, done, reason)
+    def correct(self, request, form, row):
+        correct(row.pk, reviewer(request), form.cleaned_data["reason"])
+        return "The report is corrected."
 
-    @dialog_action(
+    @dialog_verb(
         "Confirm the finding",
         "It stays as it is. The person reads the reason, and may complain to the "
         "Data Protection Commissioner.",
@@ -247,9 +248,9 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
         icon="gavel",
         permissions=["review"],
     )
-    def confirm(self, request, form, object_id):
-        reason, done = form.cleaned_data["reason"], "The finding is confirmed."
-        return self.decide(request, object_id, confirm, done, reason)
+    def confirm(self, request, form, row):
+        confirm(row.pk, reviewer(request), form.cleaned_data["reason"])
+        return "The finding is confirmed."
 
 
 def _score_text(result):

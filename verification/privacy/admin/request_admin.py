@@ -26,12 +26,13 @@ from verification.backoffice import audit
 from verification.backoffice.approvals import StaffActor
 from verification.backoffice.model_admin import (
     DateRangeFilter,
+    OtherNumbers,
     ReadOnlyAdmin,
     choice_filter,
     exact_filter,
     is_uuid,
 )
-from verification.backoffice.widgets import Facts, FactsForm, dialog_action
+from verification.backoffice.widgets import Facts, FactsForm, dialog_verb
 from verification.db.ids import filter_by_number
 from verification.privacy.joins import candidates
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -206,6 +207,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
     list_before_template = "admin/register_export.html"
     search_ids = ("id", "report_id", "workspace_id")
     number_letter = "D"
+    other_numbers = OtherNumbers("R", Report, "report")
     fields = [
         "number",
         "kind",
@@ -244,13 +246,6 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         days = (row.due_at - now()).days
         return f"OVERDUE since {text}" if row.is_overdue else f"{text}, {days} d left"
 
-    def get_search_results(self, request, queryset, search_term):
-        """Search by the number of a report too."""
-        reports = filter_by_number(Report.objects.all(), "R", search_term)
-        if reports is not None:
-            return queryset.filter(report__in=reports), False
-        return super().get_search_results(request, queryset, search_term)
-
     def export(self, request):
         """Return the list, as it is filtered, as CSV."""
         if not self.has_view_permission(request):
@@ -266,7 +261,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         name = f"register-{localdate():%Y-%m-%d}.csv"
         return FileResponse(_csv_file(rows), as_attachment=True, filename=name)
 
-    @dialog_action(
+    @dialog_verb(
         "Record the answer",
         "Tell the person first. The answer stays in the register, with the time.",
         "Record it",
@@ -275,20 +270,14 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         icon="task_alt",
         variant=ActionVariant.SUCCESS,
         permissions=["answer"],
+        refusals=AlreadyAnswered,
     )
-    def answer(self, request, form, object_id):
-        row, typed = self.get_row(request, object_id), form.cleaned_data
-        outcome, reason = Outcome(typed["outcome"]), typed["reason"]
-        return self.run_audited(
-            request,
-            row,
-            lambda row: answer_request(row, outcome, reason=reason),
-            f"{row.number} is answered: {outcome.label}.",
-            audited="answered",
-            change=f"answered: {outcome.label}",
-            reason=reason,
-            refusals=AlreadyAnswered,
-        )
+    def answer(self, request, form, row):
+        outcome = Outcome(form.cleaned_data["outcome"])
+        reason, change = form.cleaned_data["reason"], f"answered: {outcome.label}"
+        answer_request(row, outcome, reason=reason)
+        self.log_change(request, row, change, verb="answered", reason=reason)
+        return f"{row.number} is {change}."
 
 
 def _csv_file(rows):

@@ -17,12 +17,12 @@ from unfold.widgets import UnfoldAdminDateWidget
 from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
     DateRangeFilter,
+    OtherNumbers,
     ReadOnlyAdmin,
     choice_filter,
     exact_filter,
 )
-from verification.backoffice.widgets import Facts, ReasonForm, dialog_action
-from verification.db.ids import filter_by_number
+from verification.backoffice.widgets import Facts, ReasonForm, dialog_verb
 from verification.privacy import holds
 from verification.privacy.erasure import ReportErased
 from verification.privacy.models import Disclosure, Hold, Origin, RetentionRun
@@ -90,7 +90,7 @@ class HoldableReportAdmin(ReportAdmin):
         held = report and report.holds.open(now()).exists()
         return report is not None and report.erased_at is None and not held
 
-    @dialog_action(
+    @dialog_verb(
         "Hold this report",
         "It is kept until this day, even if its retention ends before. Release it "
         "earlier on the list of holds.",
@@ -99,18 +99,13 @@ class HoldableReportAdmin(ReportAdmin):
         description="Hold",
         icon="lock_clock",
         permissions=["hold"],
+        audited="held",
+        refusals=holds.HoldRefused,
     )
-    def hold(self, request, form, object_id):
-        reason, by = form.cleaned_data["reason"], staff_actor(request).name
-        return self.run_audited(
-            request,
-            self.get_row(request, object_id),
-            lambda report: holds.hold(report.pk, reason, form.ends_at, by=by),
-            f"The report is held until {form.cleaned_data['ends_on']}.",
-            audited="held",
-            reason=reason,
-            refusals=holds.HoldRefused,
-        )
+    def hold(self, request, form, report):
+        typed, by = form.cleaned_data, staff_actor(request).name
+        holds.hold(report.pk, typed["reason"], form.ends_at, by=by)
+        return f"The report is held until {typed['ends_on']}."
 
     def has_rights_permission(self, request, object_id=None):
         if not request.user.has_perm("privacy.add_stafferasure"):
@@ -118,7 +113,7 @@ class HoldableReportAdmin(ReportAdmin):
         report = self.get_object(request, object_id) if object_id else None
         return report is not None and report.erased_at is None
 
-    @dialog_action(
+    @dialog_verb(
         "Enter an objection of the subject",
         "All reports about the person in this workspace are restricted: results "
         "are not reused, webhooks not sent again, and monitoring pauses.",
@@ -127,23 +122,16 @@ class HoldableReportAdmin(ReportAdmin):
         description="Enter an objection",
         icon="front_hand",
         permissions=["rights"],
+        audited="objected",
+        change="objection entered",
+        refusals=ReportErased,
     )
-    def enter_objection(self, request, form, object_id):
+    def enter_objection(self, request, form, report):
         reason, by = form.cleaned_data["reason"], staff_actor(request).name
-        return self.run_audited(
-            request,
-            self.get_row(request, object_id),
-            lambda report: object_to_use(
-                report.pk, Origin.STAFF, requested_by=by, reason=reason
-            ),
-            "The reports about this person are restricted.",
-            audited="objected",
-            change="objection entered",
-            reason=reason,
-            refusals=ReportErased,
-        )
+        object_to_use(report.pk, Origin.STAFF, requested_by=by, reason=reason)
+        return "The reports about this person are restricted."
 
-    @dialog_action(
+    @dialog_verb(
         "Erase the subject of this report",
         "It is for all reports about the person in this workspace and environment. "
         "Another member of staff has to approve it.",
@@ -153,18 +141,13 @@ class HoldableReportAdmin(ReportAdmin):
         icon="delete_forever",
         permissions=["rights"],
         variant=ActionVariant.DANGER,
+        audited="erasure-requested",
+        refusals=StaffErasureRefused,
     )
-    def erase_subject(self, request, form, object_id):
-        reason, by = form.cleaned_data["reason"], staff_actor(request)
-        return self.run_audited(
-            request,
-            self.get_row(request, object_id),
-            lambda report: request_for_report(report.pk, reason, by=by),
-            "The erasure waits for another member of staff.",
-            audited="erasure-requested",
-            reason=reason,
-            refusals=StaffErasureRefused,
-        )
+    def erase_subject(self, request, form, report):
+        reason = form.cleaned_data["reason"]
+        request_for_report(report.pk, reason, by=staff_actor(request))
+        return "The erasure waits for another member of staff."
 
 
 HoldFilter = choice_filter(
@@ -182,16 +165,11 @@ class RowsOfReportsAdmin(ReadOnlyAdmin):
 
     list_select_related = ["report__workspace"]
     search_ids: tuple[str, ...] = ("id", "report_id", "report__workspace_id")
+    other_numbers = OtherNumbers("R", Report, "report")
 
     @admin.display(description="Workspace")
     def workspace(self, row):
         return row.report.workspace
-
-    def get_search_results(self, request, queryset, search_term):
-        reports = filter_by_number(Report.objects.all(), "R", search_term)
-        if reports is not None:
-            return queryset.filter(report__in=reports), False
-        return super().get_search_results(request, queryset, search_term)
 
 
 @admin.register(Hold)
@@ -215,7 +193,7 @@ class HoldAdmin(RowsOfReportsAdmin):
     def is_open(self, row):
         return row.is_open
 
-    @dialog_action(
+    @dialog_verb(
         "Release this hold",
         "If the retention of the report is over, it is erased within the hour. "
         "That cannot be undone.",
@@ -224,18 +202,12 @@ class HoldAdmin(RowsOfReportsAdmin):
         description="Release",
         icon="lock_open",
         permissions=["release"],
+        audited="released",
+        refusals=holds.HoldRefused,
     )
-    def release(self, request, form, object_id):
-        by = staff_actor(request).name
-        return self.run_audited(
-            request,
-            self.get_row(request, object_id),
-            lambda row: holds.release(row.pk, by=by),
-            "The hold is released.",
-            audited="released",
-            reason=form.cleaned_data["reason"],
-            refusals=holds.HoldRefused,
-        )
+    def release(self, request, form, row):
+        holds.release(row.pk, by=staff_actor(request).name)
+        return "The hold is released."
 
 
 @admin.register(Disclosure)
