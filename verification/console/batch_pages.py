@@ -89,12 +89,11 @@ from verification.console.orders import (
     QuoteChanged,
     QuotedLine,
     covers,
-    fault_text,
     launch_as_quoted,
     quote_launches,
     same_subject_reports,
 )
-from verification.console.report_actions import blocker_texts
+from verification.console.report_actions import NONE_LAUNCHED, launch_refusal_texts
 from verification.db.base import ResultPage, read_page
 from verification.files.uploads import status_of
 from verification.notifications.sms import sms_is_configured
@@ -129,9 +128,6 @@ CELL = re.compile(r"cell-(\d{1,5})-(\d{1,3})")
 SHOWN_LETTERS = 100
 UNCONFIRMED = _(
     "Nothing was ordered. Read what stands above the price, and confirm it below."
-)
-NOT_LAUNCHED = _(
-    "The balance does not cover it. Nothing was launched: top it up first."
 )
 RESULT_COLUMNS = (
     _("Row"),
@@ -632,7 +628,7 @@ def launch(place: Place, batch: UUID) -> HttpResponse:
             launch_as_quoted(place.client, drafts, place.posted.get("digest", ""))
             place.record("batch.launched", found)
     except InsufficientBalance:
-        return _show_launch(place, found, NOT_LAUNCHED)
+        return _show_launch(place, found, NONE_LAUNCHED)
     except (InvalidRequest, NotLaunchable, QuoteChanged):
         return _show_launch(place, found, CHANGED)
     done = _("The drafts are launched.")
@@ -649,14 +645,7 @@ def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
         "totals": _totals(quoted.lines),
         "total": sum(line.price for line in quoted.lines),
         "refused": [
-            (
-                rows[report.pk],
-                report,
-                [
-                    *blocker_texts(blockers, gap),
-                    *(fault_text(fault, {}) for fault in faults),
-                ],
-            )
+            (rows[report.pk], report, launch_refusal_texts(blockers, gap, faults))
             for report, blockers, gap, faults in quoted.refused
         ],
         "is_covered": covers(place.client, quoted.charge),

@@ -133,14 +133,6 @@ class Judged:
             for number, text in row.repairs.items()
         ]
 
-    def faulty_rows(self) -> list[tuple[Row, list[RowFault]]]:
-        """Return each row with faults, and these."""
-        return [
-            (row, found)
-            for row in self.rows.rows
-            if (found := [f for f in self.faults if f.row == row.line.number])
-        ]
-
     @property
     def short_numbers(self) -> list[tuple[Text, list[int]]]:
         """Return labels with the rows whose number may have lost zeros in front."""

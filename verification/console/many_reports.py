@@ -35,15 +35,15 @@ from verification.console.orders import (
     actions_of,
     cancel_as_quoted,
     covers,
-    fault_text,
     launch_as_quoted,
     quote_cancellations,
     quote_launches,
 )
 from verification.console.report_actions import (
     ENDED,
+    NONE_LAUNCHED,
     REFUSALS,
-    blocker_texts,
+    launch_refusal_texts,
 )
 from verification.decisions import cases
 from verification.decisions.cases import CaseRefused
@@ -60,7 +60,6 @@ NOT_A_DRAFT = _("It is not a draft.")
 NOT_IN_QUEUE = _("This report needs no decision.")
 NO_CHOICE = _("Choose reports in the list first.")
 NO_MEMBER = _("Choose a member who may decide.")
-NOT_COVERED = _("The balance does not cover it. Nothing was launched: top it up first.")
 CHANGED = _(
     "The price or the drafts have changed, so nothing was launched. Look again."
 )
@@ -187,7 +186,7 @@ def _launch(chosen: Chosen) -> HttpResponse:
                 if report.pk in drafts:
                     place.record("report.launched", report)
     except InsufficientBalance:
-        return _show_launch(chosen, NOT_COVERED)
+        return _show_launch(chosen, NONE_LAUNCHED)
     except tuple(REFUSALS):
         return _show_launch(chosen, CHANGED)
     text = ngettext(
@@ -203,15 +202,7 @@ def _quote(chosen: Chosen) -> LaunchQuote:
 def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
     quoted = _quote(chosen)
     refused: list[Refused] = [
-        (
-            report,
-            " ".join(
-                [
-                    *blocker_texts(blockers, gap),
-                    *(fault_text(one, {}) for one in faults),
-                ]
-            ),
-        )
+        (report, " ".join(launch_refusal_texts(blockers, gap, faults)))
         for report, blockers, gap, faults in quoted.refused
     ]
     drafts = {report.pk for report in quoted.drafts} | {one.pk for one, _ in refused}

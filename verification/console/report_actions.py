@@ -5,7 +5,7 @@ Each is a verb of the API. Before money moves, a page shows how much.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -39,7 +39,7 @@ from verification.console.orders import (
 from verification.payments.links import payment_links
 from verification.reports.hosted_links import NotRenewable, ResendTooSoon
 from verification.reports.models import PaymentMode, Report, ReportStatus
-from verification.reports.request import InvalidRequest
+from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import (
     ConsentGap,
     InvalidTransition,
@@ -74,6 +74,19 @@ def blocker_texts(reasons: Sequence[str], gap: ConsentGap | None) -> list[str]:
     texts = [CONSENT_GAPS[gap]] if gap else []
     texts += [LAUNCH_BLOCKERS[one] for one in reasons if one in LAUNCH_BLOCKERS]
     return [str(text) for text in texts]
+
+
+# Several drafts are launched together or not at all.
+NONE_LAUNCHED = _(
+    "The balance does not cover it. Nothing was launched: top it up first."
+)
+
+
+def launch_refusal_texts(
+    reasons: Sequence[str], gap: ConsentGap | None, faults: Iterable[Fault]
+) -> list[str]:
+    """Return why a draft is left out of a launch of several."""
+    return [*blocker_texts(reasons, gap), *(fault_text(one, {}) for one in faults)]
 
 
 REFUSALS: Refusals = {
