@@ -6,7 +6,6 @@ forget the check.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from datetime import timedelta
 from enum import StrEnum, auto
@@ -18,6 +17,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
 
+from verification import links
 from verification.db.encryption import keyed_hash
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
@@ -229,13 +229,13 @@ def accept(user: User, token: str) -> Member:
 
 
 def find_open_invitation(token: str) -> Invitation | None:
-    return _usable_invitations().filter(token_digest=_digest(token)).first()
+    return _usable_invitations().filter(token_digest=links.digest(token)).first()
 
 
 def lock_open_invitation(token: str) -> Invitation | None:
     """Return the open invitation, which stays open until the transaction ends."""
     found = _usable_invitations().select_for_update(of=("self",))
-    return found.filter(token_digest=_digest(token)).first()
+    return found.filter(token_digest=links.digest(token)).first()
 
 
 def is_invited(email: str) -> bool:
@@ -373,7 +373,7 @@ def _invite(
         email=email,
         email_hash=hashed,
         role=role,
-        token_digest=_digest(token),
+        token_digest=links.digest(token),
         invited_by=by,
         expires_at=now() + INVITATION_LIFETIME,
     )
@@ -425,7 +425,3 @@ def _end_invitation(invitation: Invitation, *, accepted: bool = False) -> None:
 
 def cause_of(invitation: Invitation) -> str:
     return f"invitation:{invitation.pk}"
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from verification import links
 from verification.accounts.models import Colleague, StaffInvitation, StaffRequest
 from verification.backoffice.approvals import (
     NOT_SECOND_PERSON,
@@ -112,7 +112,9 @@ def invite(user: User, *, by: User) -> None:
     withdraw_invitation(user)
     token = secrets.token_urlsafe(32)
     invitation = StaffInvitation.objects.create(
-        user=user, token_digest=_digest(token), expires_at=now() + INVITATION_LIFETIME
+        user=user,
+        token_digest=links.digest(token),
+        expires_at=now() + INVITATION_LIFETIME,
     )
     notify(
         OutgoingMessage(
@@ -142,7 +144,7 @@ def withdraw_invitation(user: User) -> None:
 def find_invited(token: str) -> User | None:
     """Return the colleague of a link that works, with the invitation locked."""
     invitations = StaffInvitation.objects.select_related("user").filter(
-        token_digest=_digest(token), expires_at__gt=now(), user__is_active=True
+        token_digest=links.digest(token), expires_at__gt=now(), user__is_active=True
     )
     invitation = invitations.select_for_update(of=("self",)).first()
     # "Forgot your password?" sets a password, too, and ends the invitation.
@@ -324,7 +326,3 @@ def make_username(email: str) -> str:
 
 def _cause(invitation: StaffInvitation) -> str:
     return f"staff-invitation:{invitation.pk}"
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
