@@ -339,7 +339,7 @@ def test_host_that_is_cut_off_costs_nothing(machines, order):
     assert not any(other.machine.name in seen for seen in load.seen)
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def patient(machines: Machines) -> Iterator[None]:
     """Run the hosts with the default lease of checks; that of other tests is shorter.
 
@@ -351,34 +351,60 @@ def patient(machines: Machines) -> Iterator[None]:
         yield
 
 
-def test_commits_that_hang_interrupt_no_call(machines, patient, order):
-    """The only synchronous standby is cut off for longer than schedules pause.
+@pytest.mark.usefixtures("patient")
+class TestPatientHosts:
+    def test_commits_that_hang_interrupt_no_call(self, machines, order):
+        """The only synchronous standby is cut off for longer than schedules pause.
 
-    The remedy is that of the runbook: commits no longer wait for it.
-    """
-    machines.replicate()
-    load = order(55_000_009, 300)
-    killed = restarts(machines)
+        The remedy is that of the runbook: commits no longer wait for it.
+        """
+        machines.replicate()
+        load = order(55_000_009, 300)
+        killed = restarts(machines)
 
-    machines.standby.machine.cut()
-    time.sleep(HANGING_SECONDS)
-    ready = [readiness(host) for host in machines.hosts]
-    hung = ended_checks(machines, load)
-    machines.await_standby("")
-    took = wait_for_progress(machines, load, before=hung)
-    ready_again = [readiness(host) for host in machines.hosts]
-    machines.standby.machine.connect()
+        machines.standby.machine.cut()
+        time.sleep(HANGING_SECONDS)
+        ready = [readiness(host) for host in machines.hosts]
+        hung = ended_checks(machines, load)
+        machines.await_standby("")
+        took = wait_for_progress(machines, load, before=hung)
+        ready_again = [readiness(host) for host in machines.hosts]
+        machines.standby.machine.connect()
 
-    doubts = assert_nothing_is_lost_or_twice(machines, load)
-    log(f"{hung} of {2 * load.count} checks had ended; went on after {took:.1f} s")
-    assert hung < 2 * load.count
-    assert doubts == 0
-    assert restarts(machines) == killed
-    # Nothing is ready that no commit comes through. A host whose threads all wait for
-    # one cannot ask the database.
-    assert {code for code, _ in ready} == {503}
-    assert {database for _, database in ready} <= {"writes wait", "does not answer"}
-    assert ready_again == [(200, "ok")] * 2
+        doubts = assert_nothing_is_lost_or_twice(machines, load)
+        log(f"{hung} of {2 * load.count} checks had ended; went on after {took:.1f} s")
+        assert hung < 2 * load.count
+        assert doubts == 0
+        assert restarts(machines) == killed
+        # Nothing is ready that no commit comes through. A host whose threads all wait
+        # for one cannot ask the database.
+        assert {code for code, _ in ready} == {503}
+        assert {database for _, database in ready} <= {"writes wait", "does not answer"}
+        assert ready_again == [(200, "ok")] * 2
+
+    def test_primary_server_that_vanishes_is_replaced_by_its_standby(
+        self, machines, order
+    ):
+        """Its machine sends no packet any more; nobody learns of ended connections."""
+        machines.replicate()
+        load = order(65_000_009, 200)
+        killed = restarts(machines)
+
+        machines.primary.machine.cut()
+        # Statements are on their way to it.
+        time.sleep(2)
+        machines.promote()
+        took = wait_for_progress(machines, load)
+        # The former primary server must not come back as one.
+        machines.standby.kill()
+        machines.standby.machine.connect()
+
+        doubts = assert_nothing_is_lost_or_twice(machines, load)
+        log(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
+        assert took < 60
+        assert set(load.seen) <= {"503", "409 in progress"}
+        assert doubts == 0
+        assert restarts(machines) == killed
 
 
 def readiness(host: Host) -> tuple[int, str]:
@@ -405,31 +431,6 @@ def test_primary_server_is_replaced_by_its_standby(machines, order):
     doubts = assert_nothing_is_lost_or_twice(machines, load)
     log(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
     assert set(load.seen) <= {"503", "409 in progress"}
-
-
-def test_primary_server_that_vanishes_is_replaced_by_its_standby(
-    machines, patient, order
-):
-    """Its machine sends no packet any more, so nobody learns that connections ended."""
-    machines.replicate()
-    load = order(65_000_009, 200)
-    killed = restarts(machines)
-
-    machines.primary.machine.cut()
-    # Statements are on their way to it.
-    time.sleep(2)
-    machines.promote()
-    took = wait_for_progress(machines, load)
-    # The former primary server must not come back as one.
-    machines.standby.kill()
-    machines.standby.machine.connect()
-
-    doubts = assert_nothing_is_lost_or_twice(machines, load)
-    log(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
-    assert took < 60
-    assert set(load.seen) <= {"503", "409 in progress"}
-    assert doubts == 0
-    assert restarts(machines) == killed
 
 
 def test_web_servers_restart_one_after_another_unnoticed(machines, order):
