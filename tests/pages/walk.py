@@ -4,11 +4,11 @@ walk.see("console-home", "/console/...")
 walk.end()
 
 A page is loaded once in English at a desk and once in Kiswahili on a phone. It must fit
-a narrow screen, larger and wider text, and axe must find nothing. It tries each rule on
-each page in English. It measures contrasts (light, dark, forced colours) on a page with
-text of a look that no page before has had: colours, grounds, size. On the phone it
-tries the rules of languages and layout, and all where no page at a desk has shown an
-element of a kind.
+a narrow screen, larger and wider text, and axe must find nothing. Axe tries the rules
+of whole pages on each page, and those of elements where no page before has shown an
+element of a kind: its classes, attributes, text. It measures contrasts (light, dark,
+forced colours) on a page with text of a look that no page before has had: colours,
+grounds, size. On the phone it also tries the rules of languages and layout.
 
 With PICTURES=1 pictures are left in `.data/screenshots/` as
 `<name>-{light,dark,390,sw}.png`, and the times of first paints and the shifts of the
@@ -108,16 +108,45 @@ LOOKS = """() => {
     }
     return [...looks]
 }"""
-# What an element is, and what it is in.
+# What an element is, whether it has what names it, and what it is in.
 KINDS = """() => [...new Set([...document.querySelectorAll('body *')]
     .filter(e => e.checkVisibility()).map(e => [e.parentElement, e].map(
         one => [one.tagName, one.type, one.role, one.getAttribute('class')].join(' ')
+    ).concat(
+        e.getAttributeNames().sort(), e.ariaHidden, e.tabIndex, e.lang,
+        !!e.textContent.trim(), !!e.getAttribute('alt'), !!e.ariaLabel,
+        !!e.labels?.length
     ).join(' > ')))]"""
 AXE = """options => axe.run(document, options).then(found => found.violations.map(
     one => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 200),
         one.nodes[0].failureSummary].join(' | ')))"""
 CONTRAST = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
 RULES = {**WCAG, "rules": {"color-contrast": {"enabled": False}}}
+# How the elements of a page stand together
+OF_PAGES = {
+    **CONTRAST,
+    "runOnly": [
+        "aria-valid-attr-value",
+        "bypass",
+        "document-title",
+        "duplicate-id-aria",
+        "heading-order",
+        "html-has-lang",
+        "html-lang-valid",
+        "landmark-banner-is-top-level",
+        "landmark-complementary-is-top-level",
+        "landmark-contentinfo-is-top-level",
+        "landmark-main-is-top-level",
+        "landmark-no-duplicate-banner",
+        "landmark-no-duplicate-contentinfo",
+        "landmark-no-duplicate-main",
+        "landmark-one-main",
+        "landmark-unique",
+        "page-has-heading-one",
+        "region",
+        "target-size",
+    ],
+}
 ON_A_PHONE = {
     **CONTRAST,
     "runOnly": [
@@ -142,6 +171,10 @@ def stay(page: Page) -> None:
     """Look at the page as it opens."""
 
 
+# The kinds and looks of all pages of this process
+KNOWN: defaultdict[str, set[str]] = defaultdict(set)
+
+
 @dataclass
 class Walk:
     page: Page
@@ -151,7 +184,6 @@ class Walk:
     figures: list[tuple[str, float, float, int]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     _sizes: dict[str, int] = field(default_factory=dict)
-    _seen: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
         context = self.page.context
@@ -165,12 +197,18 @@ class Walk:
         """Take over the cookies of a Django client that is logged in."""
         self.page.context.clear_cookies()
         host = self.root.split("/")[2].split(":")[0]
-        for name, morsel in browser.cookies.items():
-            if morsel.value:
-                cookie = {"name": name, "value": morsel.value, "domain": host}
-                self.page.context.add_cookies(
-                    [{**cookie, "path": morsel["path"] or "/"}]
-                )
+        self.page.context.add_cookies(
+            [
+                {
+                    "name": name,
+                    "value": morsel.value,
+                    "domain": host,
+                    "path": morsel["path"] or "/",
+                }
+                for name, morsel in browser.cookies.items()
+                if morsel.value
+            ]
+        )
 
     def see_as(self, name: str, browser: Client, path: str, *more: Any) -> None:
         """Look at the page as the visitor of a Django client."""
@@ -190,21 +228,17 @@ class Walk:
         self._at = name
         self._open(path, languages[0], DESK, act)
         self._measure(path)
-        self._is_new("elements", KINDS)
-        self._run_axe("light", WCAG if self._is_new("light", LOOKS) else RULES)
+        has_new = self._is_new("elements", KINDS)
+        has_look = self._is_new("light", LOOKS)
+        rules = WCAG if has_look else RULES if has_new else OF_PAGES
+        self._run_axe("light", rules)
         self._devtools.send("Page.setFontSizes", LARGE)
         self._fits("with large text")
         self._devtools.send("Page.setFontSizes", USUAL)
         self._picture("light")
-        self.page.emulate_media(color_scheme="dark")
-        self._picture("dark")
-        if self._is_new("dark", LOOKS):
-            self._run_axe("dark", CONTRAST)
-        self.page.emulate_media(color_scheme="light", forced_colors="active")
-        # All other colours are the browser's, whose contrasts the reader has chosen.
-        if self.page.evaluate(OWN_COLOURS) and self._is_new("forced colours", LOOKS):
-            self._run_axe("forced colours", CONTRAST)
-        self.page.emulate_media(forced_colors="none")
+        # Elements of known kinds and looks have their colours of the other forms, too.
+        if has_new or has_look or PICTURES:
+            self._see_other_colours()
         self.page.set_viewport_size(PHONE)
         self._picture("390")
         self._is_narrow(languages[0])
@@ -216,6 +250,17 @@ class Walk:
             self._is_narrow("sw")
             self.page.set_viewport_size(DESK)
             self._picture("sw")
+
+    def _see_other_colours(self) -> None:
+        self.page.emulate_media(color_scheme="dark")
+        self._picture("dark")
+        if self._is_new("dark", LOOKS):
+            self._run_axe("dark", CONTRAST)
+        self.page.emulate_media(color_scheme="light", forced_colors="active")
+        # All other colours are the browser's, whose contrasts the reader has chosen.
+        if self.page.evaluate(OWN_COLOURS) and self._is_new("forced colours", LOOKS):
+            self._run_axe("forced colours", CONTRAST)
+        self.page.emulate_media(forced_colors="none")
 
     def end(self) -> None:
         """Write the table of figures; fail if a page has a fault."""
@@ -283,8 +328,8 @@ class Walk:
     def _is_new(self, form: str, script: str) -> bool:
         """Return whether the page holds what no page before has had in this form."""
         found = set(self.page.evaluate(script))
-        new = found - self._seen[form]
-        self._seen[form] |= found
+        new = found - KNOWN[form]
+        KNOWN[form] |= found
         return bool(new)
 
     def _run_axe(self, form: str, rules: dict[str, Any]) -> None:
