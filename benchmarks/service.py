@@ -64,6 +64,8 @@ class Service:
         self._running = ExitStack()
         self._parts: dict[tuple[str, ...], psutil.Process] = {}
         self._database = ""
+        # Those that need no `migrate`, which takes seconds also with nothing to do.
+        self._migrated: set[str] = set()
         self.use(DATABASE, keep=False)
 
     def close(self) -> None:
@@ -87,11 +89,15 @@ class Service:
             if not (keep and server.execute(exists, [database]).fetchone()):
                 server.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
                 server.execute(f"CREATE DATABASE {database} TEMPLATE {TEMPLATE}")
+                self._migrated.discard(database)
         connection.close()
         connection.settings_dict["NAME"] = database
+        if database in self._migrated:
+            return
         call_command("migrate", verbosity=0)
         call_command("setup_checks", stdout=StringIO())
         call_command("setup_schedules")
+        self._migrated.add(database)
 
     def has(self, database: str, table: str) -> bool:
         """Return whether the database exists and has this table."""
