@@ -82,11 +82,14 @@ def test_search_by_one_letter_finds_every_such_name(named_api: Api):
     assert search_names(named_api, "ú") == {"José Ñandú"}
 
 
-@pytest.mark.parametrize("limits", [(1_000, 7_500), (0, 7_500), (0, 0)])
+@pytest.mark.parametrize(
+    "limits", [(1_000, 7_500, 500), (0, 7_500, 500), (0, 0, 500), (1_000, 7_500, 10)]
+)
 def test_search_matches_only_the_whole_text(api: Api, monkeypatch, limits):
-    inline, most = limits
-    monkeypatch.setattr(queries, "MAX_INLINE_IDS", inline)
-    monkeypatch.setattr(queries, "MAX_IDS", most)
+    for name, limit in zip(
+        ("MAX_INLINE_IDS", "MAX_IDS", "SAMPLE"), limits, strict=True
+    ):
+        monkeypatch.setattr(queries, name, limit)
     referenced = {**company(fullName="Other"), "reference": "abcab"}
     api.create(company(fullName="abcabd"), company(fullName="abdabc"), draft=True)
     api.create(referenced, draft=True)

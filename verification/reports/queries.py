@@ -44,6 +44,8 @@ GRAM_LENGTH = 3
 # array. For more, the query reads the names of all reports of the workspace.
 MAX_INLINE_IDS = 1_000
 MAX_IDS = 7_500
+# So many reports at each end of the list tell whether a name is common.
+SAMPLE = 500
 NUMBERS = ("idNumber", "registrationNumber")
 
 
@@ -115,7 +117,8 @@ def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
     terms = Terms(workspace_id, environment)
     name = fold_text(text.strip())
     by_name = Q(search_name__contains=name)
-    if grams := terms.of_name(name):
+    grams = terms.of_name(name)
+    if grams and not _is_common(workspace_id, environment, name):
         candidates = SearchEntry.objects.filter(terms__contains=bigint_values(grams))
         if (few := _ids_if_few(candidates)) is not None:
             by_name &= Q(pk__in=few)
@@ -129,6 +132,19 @@ def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
     if numbered := find_reports_by_number(text):
         by_name |= Q(pk__in=numbered)
     return by_name
+
+
+def _is_common(workspace_id: UUID, environment: str, name: str) -> bool:
+    """Return whether a hundredth of the newest reports and of the oldest have the name.
+
+    To find all of them in the index takes longer than to read the names.
+    """
+    reports = Report.objects.filter(workspace=workspace_id, environment=environment)
+    for sort in (Sort.NEWEST, Sort.OLDEST):
+        names = reports.order_by(*ORDERS[sort]).values_list("search_name", flat=True)
+        if sum(name in one for one in names[:SAMPLE]) * 100 <= SAMPLE:
+            return False
+    return True
 
 
 def bigint_values(terms: Iterable[int]) -> list[Value]:
