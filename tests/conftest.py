@@ -35,6 +35,8 @@ from verification.values import clock
 LONGEST = {"browser", "restarts", "service"}
 # What marks all tests of a file as slow
 ALL_SLOW = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
+# All tests of this folder are slow. Reading it alone takes seconds.
+SLOW_FOLDER = "tests/service/"
 # Modules and tests that are collected stay: until then there is no garbage to look for.
 gc.disable()
 
@@ -73,10 +75,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     chosen = config.option.markexpr
     if chosen not in {"slow", "not slow"} or collection_path.suffix != ".py":
         return None
+    path = str(collection_path.relative_to(config.rootpath))
+    if chosen == "not slow" and path.startswith(SLOW_FOLDER):
+        return True
     text = collection_path.read_text()
     if chosen == "not slow":
         return True if ALL_SLOW.search(text) else None
-    path = str(collection_path.relative_to(config.rootpath))
     return None if path.startswith(SERVED) or "mark.slow" in text else True
 
 
@@ -90,7 +94,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         # A test elsewhere has another fixture of this name, or is refused by ours.
         is_served = item.nodeid.startswith(SERVED)
-        if is_served and "service" in getattr(item, "fixturenames", ()):
+        is_slow = is_served and "service" in getattr(item, "fixturenames", ())
+        if is_slow or item.nodeid.startswith(SLOW_FOLDER):
             item.add_marker("slow")
     # Others choose and shuffle.
     yield

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import Client as Browser
 
+LOCK = Path(settings.BASE_DIR) / "clients/typescript/package-lock.json"
 WHEEL = "verification_reports-1.1.0-py3-none-any.whl"
 
 
@@ -40,3 +42,7 @@ def test_other_files_are_not_offered(folder: Path, name: str):
     (folder.parent / "secret.whl").write_text("secret")
 
     assert Browser().get(f"/docs/clients/{name}").status_code == 404
+
+
+def test_lock_of_the_typescript_client_names_no_registry():
+    assert '"resolved"' not in LOCK.read_text()

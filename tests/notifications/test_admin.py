@@ -5,7 +5,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.notifications.messages import ADDRESS, LINK, NUMBER, email_message, enqueue
-from tests.world.staff import log_in
+from tests.world.staff import log_in, take_messages
 from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
 from verification.notifications.admin import mask_recipient
@@ -29,8 +29,7 @@ def staff(*permissions: str) -> Client:
 
 def send_again(client: Client, row: Notification) -> list[str]:
     data = {"_confirmed": "yes", "action": "send_again", "_selected_action": [row.pk]}
-    answer = client.post(LIST, data, follow=True)
-    return [str(message) for message in answer.context["messages"]]
+    return take_messages(client.post(LIST, data))
 
 
 def page(row: Notification) -> str:

@@ -6,7 +6,7 @@ from django.urls import reverse
 from tests.world.clients import Api
 from tests.world.clock import let_days_pass
 from tests.world.employer import ANSWERS, EVIDENCE, create_reference, referee_messages
-from tests.world.staff import log_in, reveal
+from tests.world.staff import log_in, reveal, take_messages
 from verification.references.answers import submit
 from verification.references.models import Reference
 
@@ -28,8 +28,7 @@ def change(reference: Reference) -> str:
 def resend_link(client: Client, reference: Reference) -> list[str]:
     chosen = {"action": "resend", "_selected_action": [reference.pk]}
     data = {"_confirmed": "yes", **chosen}
-    answer = client.post(LIST, data, follow=True)
-    return [str(message) for message in answer.context["messages"]]
+    return take_messages(client.post(LIST, data))
 
 
 def test_staff_see_the_status_without_the_answers(paying_api: Api):

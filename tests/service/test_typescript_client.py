@@ -202,7 +202,3 @@ def running(
 
 def variables(service: Service, client: Client) -> dict[str, str]:
     return {"VERIFICATION_API_KEY": client.key, "VERIFICATION_BASE_URL": service.url}
-
-
-def test_lock_names_no_address_of_a_registry():
-    assert '"resolved"' not in (SOURCES / "package-lock.json").read_text()

@@ -1,10 +1,9 @@
 import base64
 import datetime as dt
 import json
+from importlib import import_module
 
 import pytest
-import standardwebhooks
-import svix
 import time_machine
 
 from webhooks.sender import sign, signing_key
@@ -71,9 +70,11 @@ def test_secret_for_libraries_is_the_key_in_base64(secret, form):
     assert library_form(secret) == form
 
 
-@pytest.mark.parametrize("library", [standardwebhooks, svix])
+@pytest.mark.parametrize("name", ["standardwebhooks", "svix"])
 @pytest.mark.parametrize("secret", [PLAIN, LOOKS_ENCODED, WHSEC, "s" * 16, "x" * 128])
-def test_official_libraries_verify_the_signature(library, secret):
+def test_official_libraries_verify_the_signature(name, secret):
+    # Imported here, as each worker reads this file and svix takes long to import.
+    library = import_module(name)
     headers = {
         "webhook-id": EVENT,
         "webhook-timestamp": str(AT),

@@ -20,6 +20,8 @@ from tests.world.flush import read_rows, write_rows
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckDefinition
+from verification.db.bulk_insert import Rows, insert
+from verification.db.ids import uuid7
 from verification.notifications.models import SandboxAddress
 from verification.notifications.recipients import exact_address_hash
 from verification.privacy.erasure import erase_person
@@ -191,17 +193,22 @@ READERS = [
 
 def confirm_sandbox_addresses(workspace: Workspace, *addresses: str) -> None:
     """Confirm addresses, as a member does who types the codes sent to them."""
-    SandboxAddress.objects.bulk_create(
-        SandboxAddress(
-            workspace=workspace,
-            channel=channel,
-            address=address,
-            address_hash=exact_address_hash(channel, address),
-            confirmed_at=now(),
+    confirmed_at = now()
+    rows = []
+    for address in addresses:
+        channel = "SMS" if address.startswith("+") else "EMAIL"
+        rows.append(
+            {
+                "id": uuid7(),
+                "workspace_id": workspace.pk,
+                "channel": channel,
+                "address": address,
+                "address_hash": exact_address_hash(channel, address),
+                "confirmed_at": confirmed_at,
+                "created_at": confirmed_at,
+            }
         )
-        for address in addresses
-        for channel in ["SMS" if address.startswith("+") else "EMAIL"]
-    )
+    insert(Rows(SandboxAddress, rows))
 
 
 def create_checks() -> None:
