@@ -351,6 +351,25 @@ def patient(machines: Machines) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def wrong_clock(machines: Machines) -> Iterator[Host]:
+    """Run the second host with a clock that is five minutes fast."""
+    host = machines.hosts[1]
+    wrong = {
+        "LD_PRELOAD": str(FAKETIME),
+        "FAKETIME": "+300",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+    for variables in (wrong, {"LD_PRELOAD": ""}):
+        # Killed, because libfaketime breaks the sleep of an orderly stop.
+        host.kill_web()
+        host.kill_jobs()
+        host.set_environment(**variables)
+        host.start()
+        if variables is wrong:
+            yield host
+
+
 @pytest.mark.usefixtures("patient")
 class TestPatientHosts:
     def test_commits_that_hang_interrupt_no_call(self, machines, order):
@@ -406,6 +425,30 @@ class TestPatientHosts:
         assert doubts == 0
         assert restarts(machines) == killed
 
+    def test_web_servers_restart_one_after_another_unnoticed(self, machines, order):
+        load = order(70_000_009, 200)
+
+        for host in machines.hosts * 2:
+            host.stop_web()
+            host.start_web()
+
+        assert assert_nothing_is_lost_or_twice(machines, load) == 0
+        log(load.seen)
+        assert set(load.seen) <= {"503", "refused"}
+
+    @pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime")
+    def test_clock_that_is_wrong_by_five_minutes_changes_nothing(
+        self, machines, wrong_clock, order
+    ):
+        load = order(80_000_009, 200)
+
+        assert assert_nothing_is_lost_or_twice(machines, load) == 0
+        assert set(load.seen) == set()
+        assert "this machine's clock is +300 s off" in wrong_clock.log()
+        with machines.hosts[0].connect() as connection:
+            ahead = connection.execute(AHEAD, [load.workspace] * 2).fetchone()
+        assert ahead == (0, 0)
+
 
 def readiness(host: Host) -> tuple[int, str]:
     answer = requests.get(f"{host.url}/readyz", timeout=60)
@@ -431,48 +474,3 @@ def test_primary_server_is_replaced_by_its_standby(machines, order):
     doubts = assert_nothing_is_lost_or_twice(machines, load)
     log(f"went on after {took:.1f} s; {doubts} calls in doubt; {load.seen}")
     assert set(load.seen) <= {"503", "409 in progress"}
-
-
-def test_web_servers_restart_one_after_another_unnoticed(machines, order):
-    load = order(70_000_009, 200)
-
-    for host in machines.hosts * 2:
-        host.stop_web()
-        host.start_web()
-
-    assert assert_nothing_is_lost_or_twice(machines, load) == 0
-    log(load.seen)
-    assert set(load.seen) <= {"503", "refused"}
-
-
-@pytest.fixture
-def wrong_clock(machines: Machines) -> Iterator[Host]:
-    """Run the second host with a clock that is five minutes fast."""
-    host = machines.hosts[1]
-    wrong = {
-        "LD_PRELOAD": str(FAKETIME),
-        "FAKETIME": "+300",
-        "DONT_FAKE_MONOTONIC": "1",
-    }
-    for variables in (wrong, {"LD_PRELOAD": ""}):
-        # Killed, because libfaketime breaks the sleep of an orderly stop.
-        host.kill_web()
-        host.kill_jobs()
-        host.set_environment(**variables)
-        host.start()
-        if variables is wrong:
-            yield host
-
-
-@pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime")
-def test_clock_that_is_wrong_by_five_minutes_changes_nothing(
-    machines, wrong_clock, order
-):
-    load = order(80_000_009, 200)
-
-    assert assert_nothing_is_lost_or_twice(machines, load) == 0
-    assert set(load.seen) == set()
-    assert "this machine's clock is +300 s off" in wrong_clock.log()
-    with machines.hosts[0].connect() as connection:
-        ahead = connection.execute(AHEAD, [load.workspace] * 2).fetchone()
-    assert ahead == (0, 0)
