@@ -20,7 +20,7 @@ from tests.batches.files import csv_file
 from tests.console.test_batches import Sender
 from tests.fakes.paystack import FakePaystack
 from tests.hosted.conftest import asking
-from tests.pages.walk import stay, submit_form
+from tests.pages.walk import INVALID, stay, submit_form
 from tests.world.brands import logo, save_brand
 from tests.world.clients import HOSTED, Api, company, erase, person
 from tests.world.console import ConsoleVisitor
@@ -31,6 +31,7 @@ from tests.world.notices import decline
 from tests.world.orders import PAYER, STATUSES, create_report_with_status
 from tests.world.packages import create_package
 from tests.world.payer import create_payer, poll_providers
+from tests.world.payments import poll_checkouts
 from tests.world.referee import ANSWER, Referee, visit_as_referee
 from tests.world.refunds import create_refund
 from tests.world.subject import BORN, Visitor
@@ -77,6 +78,15 @@ def unfold(page: Page) -> None:
         summary.click()
 
 
+def order_without_details(page: Page) -> None:
+    """Choose a check and order it; nothing else is filled in."""
+    page.locator("input[name=checks]").first.check()
+    # The button comes with the price.
+    with page.expect_navigation():
+        page.locator("#price button.primary").click()
+    assert page.locator(INVALID).count()
+
+
 def opened(visitor: Visitor) -> Visitor:
     visitor.open()
     return visitor
@@ -102,7 +112,7 @@ def consent_pages(api: Api) -> Iterator[Example]:
     yield at("consent-block", opened(ask()), "block")
     told = opened(ask())
     told.post("not-me")
-    yield at("consent-not-me-done", told)
+    yield at("consent-not-me-done", told, "not-me")
     locked = opened(ask())
     for _ in range(5):
         locked.confirm(**BORN | {"year": "1991"})
@@ -357,7 +367,7 @@ def provider_pages(api: Api, paystack: FakePaystack) -> Iterator[Example]:
     payer.post("prompt", phone="0712 345 678")
     yield at("payment-prompt-waiting", payer)
     paystack.end_prompt([*paystack.transactions][-1], "Request cancelled by user")
-    poll_providers()
+    poll_checkouts(payer.checkout)
     yield at("payment-prompt-cancelled", payer)
 
 

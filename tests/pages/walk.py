@@ -157,6 +157,8 @@ ON_A_PHONE = {
         "valid-lang",
     ],
 }
+# What a form says of its faults
+INVALID = "[aria-invalid=true], [role=alert], .errorlist"
 SUBMIT = """() => {
     const form = document.querySelector('main form[method=post]')
     const button = form.querySelector('button:not([type=button])')
@@ -366,3 +368,4 @@ def submit_form(page: Page) -> None:
     """Send the page's form as it stands, with its faults."""
     with page.expect_navigation():
         page.evaluate(SUBMIT)
+    assert page.locator(INVALID).count(), "the page names no fault"
