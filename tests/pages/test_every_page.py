@@ -18,7 +18,7 @@ from tests.fakes.paystack import paystack as paystack
 from tests.pages import examples
 from tests.pages.accounts import NOT_WALKED, account_pages
 from tests.pages.urls import ERRORS
-from tests.pages.walk import Walk, stay, submit_form
+from tests.pages.walk import Walk, stay, submit_form, submit_wrong
 from tests.world.addresses import list_pages
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
@@ -68,20 +68,15 @@ EMPTY = [
 ]
 # Forms that say what is wrong with them
 FAULTY: dict[str, Callable[[Page], None]] = {
-    **dict.fromkeys(
-        [
-            "keys-create",
-            "policy-rule-add",
-            "webhooks-configure",
-            "members",
-            "exports",
-            "golive-company",
-            "settings-brand",
-            "settings-packages-create",
-            "settings-reason-add",
-        ],
-        submit_form,
-    ),
+    "keys-create": submit_form,
+    "policy-rule-add": submit_wrong,
+    "webhooks-configure": submit_wrong,
+    "members": submit_wrong,
+    "exports": submit_form,
+    "golive-company": submit_wrong,
+    "settings-brand": submit_wrong,
+    "settings-packages-create": submit_form,
+    "settings-reason-add": submit_form,
     "reports-new": examples.order_without_details,
     "monitoring-new": examples.order_without_details,
 }

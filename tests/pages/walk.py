@@ -369,3 +369,19 @@ def submit_form(page: Page) -> None:
     with page.expect_navigation():
         page.evaluate(SUBMIT)
     assert page.locator(INVALID).count(), "the page names no fault"
+
+
+def submit_wrong(page: Page) -> None:
+    """Send the page's last form with text that no field takes."""
+    form = page.locator("main form[method=post]").filter(
+        has=page.locator("button.primary")
+    )
+    typed = form.last.locator(
+        "input:not([type]), [type=text], [type=url], [type=email], textarea"
+    )
+    for box in typed.all():
+        if box.is_visible():
+            box.fill("?")
+    with page.expect_navigation():
+        form.last.locator("button.primary").click()
+    assert page.locator(INVALID).count(), "the page names no fault"
