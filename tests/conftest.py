@@ -29,6 +29,7 @@ from tests.world.staff import staff as staff
 from tests.world.staff import superuser as superuser
 from verification.batches.spreadsheet import WORKBOOKS
 from verification.files.inspection import DOCUMENTS
+from verification.providers import registry
 from verification.values import clock
 
 # The groups of tests that take longest
@@ -189,6 +190,15 @@ def own_inspections(tmp_path_factory: pytest.TempPathFactory) -> None:
     for inspector in (DOCUMENTS, WORKBOOKS):
         inspector.lock_file = tmp_path_factory.mktemp("inspections") / "lock"
         inspector.lock_file.touch()
+
+
+@pytest.fixture(autouse=True)
+def own_sources() -> Iterator[None]:
+    """Fail where a test leaves sources to the tests after it."""
+    yield
+    left = registry.live_sources()
+    registry.configure({}, {})
+    assert not left, f"leaves the sources {left}"
 
 
 @pytest.fixture

@@ -77,20 +77,19 @@ ASKED = [
 
 
 @pytest.fixture
-def env(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def env(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """Replace the environment variables by an empty dict."""
     variables: dict[str, str] = {}
     monkeypatch.setattr("os.environ", variables)
-    return variables
+    yield variables
+    registry.configure({}, {})
 
 
 @pytest.fixture
-def every_source(env: dict[str, str]) -> Iterator[None]:
+def every_source(env: dict[str, str]) -> None:
     for variables in CREDENTIALS.values():
         env.update(variables)
     registry.configure(live_providers(), source_routes())
-    yield
-    registry.configure(settings.PROVIDERS, settings.SOURCE_ROUTES)
 
 
 @pytest.fixture
