@@ -93,7 +93,9 @@ def _order(service: Service, db: Any, workspace: UUID, key: str, number: int) ->
 
 
 def _sizes(db: Any) -> Counter[str]:
-    db.execute("VACUUM FULL")
+    # Autovacuum may write PostgreSQL's own tables, which is why they are left out.
+    tables = ", ".join(name for name, _ in db.execute(SIZES).fetchall())
+    db.execute(f"VACUUM FULL {tables}")
     return Counter(dict(db.execute(SIZES).fetchall()))
 
 
