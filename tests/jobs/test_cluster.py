@@ -215,7 +215,7 @@ def twins(jobs):
 
 def test_clusters_of_one_name_leave_each_other_their_jobs(jobs, twin):
     # One for each worker
-    ids = [enqueue(jobs, "sleep", "[60]") for _ in range(PROCESSES - 1)]
+    ids = [enqueue(jobs, "sleep", "[600]") for _ in range(PROCESSES - 1)]
     until_begun(jobs, *ids)
 
     twin()
