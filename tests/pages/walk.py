@@ -368,7 +368,6 @@ def submit_form(page: Page) -> None:
     """Send the page's form as it stands, with its faults."""
     with page.expect_navigation():
         page.evaluate(SUBMIT)
-    assert page.locator(INVALID).count(), "the page names no fault"
 
 
 def submit_wrong(page: Page) -> None:
