@@ -82,7 +82,7 @@ class Batch(models.Model):
     report_ids = ArrayField(models.UUIDField())
     # The number of each row in the file
     row_numbers = ArrayField(models.PositiveSmallIntegerField())
-    # Whether they were saved as drafts
+    # True if the batch saved drafts and launched nothing
     draft = models.BooleanField()
     created_by = models.CharField(max_length=100)
     created_at = models.DateTimeField(default=now, editable=False)

@@ -1,7 +1,7 @@
 """Columns of a file: which line has the headings, and which column is which input.
 
-A column is known by its heading, or guessed by what it holds. A member corrects the
-guess, which is remembered for files of the workspace with the same headings.
+The heading names the input of a column; without one, the cells suggest it. A member
+corrects the suggestion. The workspace's next file with these headings is read alike.
 """
 
 from __future__ import annotations

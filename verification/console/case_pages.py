@@ -155,7 +155,7 @@ CAUSES: dict[str, Any] = {
 
 @member_required()
 def listing(place: Place) -> HttpResponse:
-    """List the open cases, those that are due first at the top."""
+    """List the open cases; the case with the earliest due time comes first."""
     packages = package_names(place)
     form = queue_form(place, place.request.GET, packages)
     filters = QueueFilters(**form.chosen)

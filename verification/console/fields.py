@@ -1,4 +1,4 @@
-"""What the forms of the console share. Each error says what to do."""
+"""Fields and base classes of the console's forms. Each error says what to do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Choices = Iterable[tuple[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A choice, with what it means and what it costs beside its name."""
+    """A choice with its name, meaning and price."""
 
     name: Any
     hint: Any = ""

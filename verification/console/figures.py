@@ -60,7 +60,7 @@ NO_PACKAGE = "none"
 class FiguresForm(ChoicesForm):
     """A period and a package; by default the last 30 days, and all packages.
 
-    `days` and `package_name` are what they mean: None is all packages.
+    `days` and `package_name` give the values; a package of None means all packages.
     """
 
     period = forms.ChoiceField(

@@ -390,7 +390,7 @@ def _text(one: Input, value: Any) -> str:
 def item_to_repeat(report: Report, offer: Offer) -> Item:
     """Return the item that orders the report again, as far as it is offered still.
 
-    The client attests the consent anew: the old one may be too old for another order.
+    The client attests the consent again: the old one may be too old for another order.
     """
     item = as_item(report)
     kind = item["subject"]["subjectType"]

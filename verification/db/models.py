@@ -1,4 +1,4 @@
-"""What nearly all rows have: an id that grows with time, and when they were made."""
+"""Base models: the id of nearly all rows, and the time of their creation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from verification.db.ids import uuid7
 
 
 class Row(models.Model):
+    """A row whose id grows with time (UUID version 7)."""
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
 
     class Meta:
@@ -16,6 +18,8 @@ class Row(models.Model):
 
 
 class DatedRow(Row):
+    """A row that also has the time of its creation."""
+
     created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:

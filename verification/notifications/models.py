@@ -23,7 +23,7 @@ class Kind(models.TextChoices):
     CONSENT_RECEIPT = "CONSENT_RECEIPT"
     ACCESS_CODE = "ACCESS_CODE"
     ACCESS_LINK = "ACCESS_LINK"
-    # From `privacy.my_data`
+    # `privacy.my_data` sends it
     MY_DATA = "MY_DATA"
     # To the referee; from `references`
     REFERENCE_REQUEST = "REFERENCE_REQUEST"

@@ -584,7 +584,7 @@ class Disclosure(Row):
 
 
 class ErasedCount(models.Model):
-    """What erased reports had on a day, by package, so that figures still count it.
+    """Counts of a day's erased reports by package; the figures still include them.
 
     Their levels and alerts are gone; the figures of a day would otherwise fall when it
     is counted anew. It names no report.

@@ -316,7 +316,7 @@ class SearchEntry(models.Model):
         verbose_name_plural = "search entries"
         indexes = [
             GinIndex(fields=["terms"], name="search_terms"),
-            # Reports about a person who is known by another number
+            # Finds a person's reports by their other numbers
             GinIndex(fields=["further_ids"], name="search_further_ids"),
             models.Index(
                 fields=["report"],
@@ -381,7 +381,7 @@ class IdempotencyRecord(Row):
         return str(self.id)
 
 
-# What makes a subject's id: type, country, the name of a number, the number
+# The parts of a subject's id: type, country, the name of a number, the number
 Identity = tuple[str, ...]
 
 

@@ -84,7 +84,7 @@ def icons(context: dict[str, Any], name: str = "icons") -> SafeString:
 
 @register.simple_block_tag
 def crumbs(content: SafeString) -> SafeString:
-    """Show the way to the page: its `li` in a named list, or nothing without any."""
+    """Show the way to the page: its `li` in a named list; nothing if it has no `li`."""
     if not content.strip():
         return SafeString("")
     return format_html(
