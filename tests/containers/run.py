@@ -1,7 +1,8 @@
 """The images, compose.yaml, an upgrade under load and a restore: `make containers`.
 
-It takes minutes and needs root, so no other command runs it. The tests are steps of one
-story, in this order. Docker runs in the network namespace that `make` has opened.
+It takes minutes and needs root and a container engine; `.ci/run` calls it where it
+finds both. The tests are steps of one story, in this order. Docker runs in the network
+namespace that `make` has opened.
 """
 
 import json
