@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.world.clients import another_api as another_api
@@ -38,6 +39,9 @@ LONGEST = {"browser", "restarts", "service"}
 ALL_SLOW = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
 # All tests of this folder are slow. Reading it alone takes seconds.
 SLOW_FOLDER = "tests/service/"
+# A busy machine may take long for one example.
+settings.register_profile("patient", settings.default, deadline=None)
+settings.load_profile("patient")
 # Modules and tests that are collected stay: until then there is no garbage to look for.
 gc.disable()
 

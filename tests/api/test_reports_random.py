@@ -99,7 +99,6 @@ def bodies(draw: st.DrawFn) -> Any:
 OK = {200, 201, 400, 402, 409, 422}
 bounded = settings(
     max_examples=80,
-    deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -212,7 +212,6 @@ def test_ledger_is_right_after_any_order_of_verbs_and_crashes(api):
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
-            deadline=None,
             database=None,
             # Making a failing example smaller would take minutes.
             phases=[Phase.generate],

@@ -10,6 +10,7 @@ from django.utils.timezone import now
 from tests.checks.engine import only_result
 from tests.checks.source import CLEAR, DOWN
 from tests.world.clients import Api, person
+from tests.world.clock import longest_pauses as longest_pauses
 from verification.checks import engine
 from verification.checks.due_checks import (
     MAX_SMALL_REQUEST,
@@ -101,7 +102,7 @@ def test_run_schedules_a_job_for_the_next_due_check(api, one_check):
     assert wake_ups() == [only_result().next_attempt_at]
 
 
-def test_run_schedules_a_job_for_the_next_try(paying_api, source):
+def test_run_schedules_a_job_for_the_next_try(paying_api, source, longest_pauses):
     source.answers(DOWN, CLEAR)
     paying_api.create(person() | {"checksRequested": ["IDENTITY"]})
     Job.objects.all().delete()

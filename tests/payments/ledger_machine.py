@@ -448,7 +448,6 @@ def play(
                 # The first example is the simplest one.
                 max_examples=5,
                 stateful_step_count=steps,
-                deadline=None,
                 database=None,
                 # Otherwise the rounds under `CI=true` are all alike, and do not end
                 # unless the first has all that must happen.

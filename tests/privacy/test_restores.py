@@ -186,7 +186,6 @@ def test_restore_brings_back_nobody_who_was_erased(api: Api, documents: Path) ->
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
-            deadline=None,
             database=None,
             # Making a failing example smaller would take minutes.
             phases=[Phase.generate],

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from tests.world.clients import Api, error_codes, person
+from tests.world.clock import longest_pauses as longest_pauses
 from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult, NextResult
 from verification.checks.next_results import purge_next_results, with_next_outcome
@@ -65,7 +66,7 @@ def test_check_whose_worker_died_finds_its_outcome_again(api: Api):
     assert with_next_outcome(claimed).next_outcome == "ADVERSE"
 
 
-def test_outcome_lasts_until_the_last_try(api: Api):
+def test_outcome_lasts_until_the_last_try(api: Api, longest_pauses):
     set_result(api, outcome="RECOVERS")
     made = api.create({**person(), "checksRequested": ["CRB_SCORE"]})
 

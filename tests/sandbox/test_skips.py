@@ -13,6 +13,7 @@ from django.utils.timezone import now
 from monitoring.models import Rule, Run, locked_rules
 from tests.sandbox.test_references import ASKED
 from tests.world.clients import HOSTED, Api, person
+from tests.world.clock import longest_pauses as longest_pauses
 from tests.world.decisions import Officer
 from tests.world.deliveries import (
     configure_receiver,
@@ -42,6 +43,7 @@ from webhooks.delivery import send_due_deliveries
 from webhooks.models import Configuration
 from workspaces.models import Client
 
+pytestmark = pytest.mark.usefixtures("longest_pauses")
 DAY = timedelta(days=1)
 
 

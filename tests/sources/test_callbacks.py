@@ -14,6 +14,7 @@ from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.fakes.smile_id import smile_id as smile_id
 from tests.sources.two import calls, orders
 from tests.world.clock import let_time_pass
+from tests.world.clock import longest_pauses as longest_pauses
 from verification.checks.models import CheckResult
 from verification.jobs.models import Job
 from verification.providers import registry
@@ -167,7 +168,9 @@ def test_late_job_gets_its_full_time(paying_api, asked):
     assert calls() == [("smile_id", "NOT_YET")]
 
 
-def test_job_that_takes_too_long_fails_the_check(paying_api, asked, ordered):
+def test_job_that_takes_too_long_fails_the_check(
+    paying_api, asked, ordered, longest_pauses
+):
     asked.is_at_work = True
     Call.objects.update(begun_at=now() - timedelta(minutes=16))
     CheckResult.objects.update(next_attempt_at=now(), turn_at=now())

@@ -10,6 +10,7 @@ from tests.checks.source import CLEAR, DOWN, route_all_checks
 from tests.sources.two import calls, orders
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
+from tests.world.clock import longest_pauses as longest_pauses
 from verification.checks.due_checks import claim
 from verification.checks.engine import SourceQueues
 from verification.checks.models import CheckResult
@@ -136,7 +137,9 @@ def rested(name="first", rests=1):
     )
 
 
-def test_one_call_probes_the_source_after_a_rest(paying_api, two, monkeypatch):
+def test_one_call_probes_the_source_after_a_rest(
+    paying_api, two, monkeypatch, longest_pauses
+):
     # No other check is due again while the job goes on.
     monkeypatch.setattr(calls_of_sources, "PROBE_WAIT", timedelta(minutes=5))
     two.set_route("first")

@@ -1,7 +1,9 @@
 """Make rows due that wait for a time, a lease or a rest."""
 
+import random
 from datetime import timedelta
 
+import pytest
 from django.db.models import F
 from django.utils.timezone import now
 
@@ -12,6 +14,12 @@ from verification.sources.models import Call
 from webhooks.models import Configuration, Delivery
 
 HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each retry wait for its longest pause: full jitter may leave none."""
+    monkeypatch.setattr(random, "uniform", lambda shortest, longest: longest)
 
 
 def let_time_pass() -> None:
