@@ -1,6 +1,7 @@
 import pytest
 
 from tests.world.clients import HOSTED, Api, company, error_codes, person
+from tests.world.clock import longest_pauses as longest_pauses
 from tests.world.orders import (
     REFUSED,
     STATUSES,
@@ -100,7 +101,7 @@ def test_cancel_leaves_a_paid_payment(api: Api):
     assert cancel(api, report["id"])["paymentState"]["status"] == "PAID"
 
 
-def test_charge_of_a_failed_check_is_reversed_once(api: Api):
+def test_charge_of_a_failed_check_is_reversed_once(api: Api, longest_pauses):
     CheckDefinition.objects.filter(name="KRA_PIN").update(retry_policy=PATIENT)
     report = api.create(two_checks(idNumber=REFUSED, kraPin="A900000005Z"))
     api.work()

@@ -23,6 +23,7 @@ from tests.sources.test_routes import rests
 from tests.sources.two import orders
 from tests.sources.two import two as two
 from tests.world.clients import person
+from tests.world.clock import longest_pauses as longest_pauses
 from tests.world.deliveries import configure_receiver, record_delivery
 from tests.world.employer import create_reference
 from tests.world.service import free_port
@@ -279,7 +280,9 @@ def unfinished(client):
     )
 
 
-def test_metrics_count_reports_that_hang_at_a_source(paying_api, two, client, token):
+def test_metrics_count_reports_that_hang_at_a_source(
+    paying_api, two, client, token, longest_pauses
+):
     two.set_route("first")
     two.first.answers((202, {"askAt": (now() + HOUR).isoformat()}), DOWN)
     # This source has announced its answer.
@@ -311,7 +314,7 @@ def test_metrics_count_no_report_that_waits_for_a_person(paying_api, client, tok
 
 
 def test_metrics_count_reports_that_hang_behind_many_that_wait(
-    paying_api, two, client, token, monkeypatch
+    paying_api, two, client, token, monkeypatch, longest_pauses
 ):
     monkeypatch.setattr(metrics, "UNFINISHED_LIMIT", 1)
     two.set_route("first")
