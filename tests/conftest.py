@@ -35,7 +35,7 @@ from verification.values import clock
 
 # The groups of tests that take longest
 LONGEST = {"browser", "restarts", "service"}
-# What marks all tests of a file as slow
+# The line that marks all tests of a file as slow
 ALL_SLOW = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
 # All tests of this folder are slow. Reading it alone takes seconds.
 SLOW_FOLDER = "tests/service/"
@@ -130,8 +130,8 @@ def pytest_runtest_makereport() -> Iterator[Any]:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Hide the event loop that the browser of an earlier test has left running.
 
-    Beside it no test can run a loop of its own. Django has another connection within a
-    loop, so the fixtures of a test and its body see none, or both see one.
+    No test can run a loop of its own beside that one. Django has another connection
+    within a loop, so the fixtures of a test and its body see none, or both see one.
     """
     of_browser = asyncio._get_running_loop()
     if "browser" not in getattr(item, "fixturenames", ()):

@@ -449,8 +449,8 @@ def play(
                 max_examples=5,
                 stateful_step_count=steps,
                 database=None,
-                # Otherwise the rounds under `CI=true` are all alike, and do not end
-                # unless the first has all that must happen.
+                # Hypothesis repeats one round for ever under `CI=true`, where it
+                # derandomizes: the loop waits for events that this round may lack.
                 derandomize=False,
                 # Shrinking a failing example would take minutes.
                 phases=[Phase.generate],

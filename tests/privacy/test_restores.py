@@ -47,7 +47,7 @@ class Restores(RuleBasedStateMachine):
         self.api = api
         shutil.rmtree(journal, ignore_errors=True)
         self.backups = [transaction.savepoint()]
-        # On any branch of time: ids of erased reports, and of those named for it.
+        # No restore takes a report out of these: one that is erased, or named for it.
         self.erased: set[UUID] = set()
         self.named: set[UUID] = set()
         # A report that is held in a backup, and one that has not ended there.

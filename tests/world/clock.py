@@ -1,4 +1,4 @@
-"""Make rows due that wait for a time, a lease or a rest."""
+"""Make rows due that wait for a time, a lease or a rest; fix the pauses of retries."""
 
 import random
 from datetime import timedelta
