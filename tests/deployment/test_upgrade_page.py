@@ -61,14 +61,19 @@ done >/root/answers
 """
 
 LOCK = "/run/verification-upgrade.lock"
+RESTARTS = "$(systemctl show -P NRestarts verification-jobs)"
 JOBS_DROP_IN = "/etc/systemd/system/verification-jobs.service.d/start.conf"
 
 
-def jobs_start_with(program: str) -> str:
-    """Let the jobs start only if this program succeeds, by a drop-in."""
+def jobs_start_with(program: str, pause: str) -> str:
+    """Let the jobs start only if this program succeeds, by a drop-in.
+
+    `pause`: until systemd starts them again
+    """
     return (
         f"mkdir -p $(dirname {JOBS_DROP_IN})\n"
-        f"printf '[Service]\\nExecStartPre={program}\\n' > {JOBS_DROP_IN}\n"
+        f"printf '[Service]\\nExecStartPre={program}\\nRestartSec={pause}\\n'"
+        f" > {JOBS_DROP_IN}\n"
         "systemctl daemon-reload"
     )
 
@@ -248,10 +253,12 @@ def test_upgrade_from_1_0_0_by_the_page_refuses_no_order(
             back = f"{BEGIN}VERSION={__version__}\n{back}"
             locked = f"exec 8>{LOCK}; flock 8; {BEGIN}{upgrade}"
             busy = machine.run(locked, check=False).stderr
-            machine.run(jobs_start_with("false"))
+            machine.run(jobs_start_with("false", pause="2s"))
             stopped = machine.run(BEGIN + upgrade, check=False).stderr
             wait_for_answers(machine)
-            machine.run(jobs_start_with("true"))
+            # The way back finds systemd waiting to start them once more.
+            machine.run(f'until [ "{RESTARTS}" -gt 0 ]; do sleep 0.1; done')
+            machine.run(jobs_start_with("true", pause="1h"))
             machine.run(back)
             machine.run(BEGIN + upgrade)
             upgraded = wait_for_answers(machine)
