@@ -8,6 +8,7 @@ import pytest
 from django.conf import settings
 from django.template import engines
 
+from tests.console.test_translations import TEMPLATES
 from tests.world.clients import Api, person
 from tests.world.decisions import create_case
 from tests.world.rules import raise_alert
@@ -83,6 +84,28 @@ def test_each_icon_has_a_drawing():
     used |= {section.icon for section in navigation.SECTIONS}
 
     assert used - drawings().keys() == set()
+
+
+def test_number_in_a_list_has_its_word_where_cards_hide_the_heading():
+    lists = re.compile(r"{% table.*?{% endtable %}", re.DOTALL)
+    numbers = [
+        cell
+        for template in TEMPLATES
+        for table in lists.findall(template.read_text())
+        for cell in re.findall(r'<td class="number[^>]*>(?={{)', table)
+    ]
+
+    shown = [cell for cell in numbers if "wide-only" not in cell]
+    assert len(shown) > 2
+    assert [cell for cell in shown if "data-label=" not in cell] == []
+
+
+def test_buttons_of_a_row_span_its_card():
+    """Three of them wrap in the left column of a phone."""
+    start = re.compile(r'<td([^>]*)>(?:{%[^%]*%})?<span class="row row-end">')
+    cells = [css for path in TEMPLATES for css in start.findall(path.read_text())]
+
+    assert set(cells) == {' class="long"'}
 
 
 @pytest.mark.parametrize(

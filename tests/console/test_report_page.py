@@ -108,6 +108,13 @@ def test_page_says_why_the_risk_is_high(owner, api):
     assert Report.objects.get(pk=made).number in words
 
 
+def test_verdict_keeps_an_amount_together(owner, api):
+    made = api.create(person())["id"]
+
+    verdict = owner.page("reports-detail", report=made).partition('id="verdict"')[2]
+    assert "KES&nbsp;250.00</dd>" in verdict.partition("</dl>")[0]
+
+
 def test_timeline_has_words_and_names_keys(api):
     report = Report.objects.get(pk=create_ready_report(api))
     for trigger in HAPPENED:

@@ -52,7 +52,7 @@ IN_CODE = re.compile(
 PLURALS_IN_CODE = re.compile(r'\bngettext\(\s*"([^"]+)",\s*"([^"]+)"')
 # Words of the API, which are the same in every language, and what languages and
 # formats are called.
-SAME = {"English", "Kiswahili", "doctype", "html", "EAT", "CSV", "PDF", "ms", "wide"}
+SAME = {"English", "Kiswahili", "doctype", "html", "nbsp", "EAT", "CSV", "PDF", "ms"}
 SKIPPED = re.compile(
     r"<pre.*?</pre>|{% comment %}.*?{% endcomment %}|<meta name=\"htmx.*?>", re.DOTALL
 )

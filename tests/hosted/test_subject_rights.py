@@ -223,6 +223,8 @@ def test_member_confirms_the_person_before_reports_join(
     page = owner.page("corrections-join", LIVE, asked=asked.pk)
     assert str(victim.pk) in page
     assert str(Rule.objects.get().pk) in page
+    # The report that proves the person, then those without an address, by name
+    assert page.count(f">{victim.subject_name}<") > 2, "a row names nobody"
     assert "thief@kamau.test" not in page
 
     owner.post("corrections-join", {"decision": "DONE"}, LIVE, asked=asked.pk)
