@@ -34,7 +34,7 @@ class Syslog:
         self.plan: list[int] = []
         self.taken: list[dict[str, Any]] = []
         self.connections = 0
-        self._context = authority.context("localhost")
+        self.context = authority.context("localhost")
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -58,9 +58,9 @@ class Syslog:
                 plain.close()
                 continue
             try:
-                connection = self._context.wrap_socket(plain, server_side=True)
+                connection = self.context.wrap_socket(plain, server_side=True)
             except ssl.SSLError:
-                # The client does not trust the certificate.
+                # The client does not trust the certificate, or has none of its own.
                 continue
             text = connection.recv(100)
             if how == DIES_UNREAD:
@@ -152,6 +152,35 @@ def test_receiver_with_a_certificate_of_another_authority_gets_nothing(
 
     assert syslog.taken == []
     assert lag()[0] == 10
+
+
+def test_receiver_knows_the_service_by_its_certificate(
+    events, syslog, authority, settings, tmp_path
+):
+    authority.demand_certificates(syslog.context)
+    export_events()
+    assert lag()[0] == 10
+
+    own = authority.write_client_certificate(tmp_path / "own.pem")
+    settings.AUDIT_EXPORT_CERTIFICATE_FILE = str(own)
+    export_events()
+
+    assert numbers(syslog.taken) == list(range(1, 11))
+
+
+def test_store_over_https_knows_the_service_by_its_certificate(
+    events, authority, settings, tmp_path
+):
+    settings.AUDIT_EXPORT_CA_FILE = str(authority.file)
+    context = authority.context("localhost")
+    authority.demand_certificates(context)
+    own = authority.write_client_certificate(tmp_path / "own.pem")
+    with Receiver(context) as store:
+        settings.AUDIT_EXPORT_URL = store.url("/audit", "localhost")
+        for certificate, waiting in [("", 10), (str(own), 0)]:
+            settings.AUDIT_EXPORT_CERTIFICATE_FILE = certificate
+            export_events()
+            assert lag()[0] == waiting
 
 
 def test_store_over_https_takes_a_batch_by_its_status(events, settings, authority):

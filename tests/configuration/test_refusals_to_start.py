@@ -61,6 +61,11 @@ def database_url(user: str, name: str) -> str:
         ("run", {"WEB_WORKERS": "-1"}, "WEB_WORKERS is -1; it must be at least 1."),
         ("jobs", {"OUTBOUND_PROXY": "proxy.bank:3128"}, "must be http://host:port"),
         ("jobs", {"OUTBOUND_CA_FILE": "/dev/null"}, "must be a file of certificates"),
+        (
+            "jobs",
+            {"AUDIT_EXPORT_CERTIFICATE_FILE": "/dev/null"},
+            "with its certificate and its key",
+        ),
         ("jobs", {"TRUSTED_PROXIES": "10.0.0.1,proxy"}, "such as 10.0.0.5"),
         ("jobs", {"ADMIN_NETWORKS": "10.0.0.9/24"}, "inside of 10.0.0.0/24"),
         ("run", {"DEBUG": "False", "SECRET_KEY": "short"}, "docs/operator/config"),

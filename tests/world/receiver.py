@@ -80,6 +80,17 @@ class Authority:
         self._ca.issue_cert(*names, **options).configure_cert(context)
         return context
 
+    def demand_certificates(self, context: ssl.SSLContext) -> None:
+        """Let a server refuse clients without a certificate of this authority."""
+        self._ca.configure_trust(context)
+        context.verify_mode = ssl.CERT_REQUIRED
+
+    def write_client_certificate(self, file: Path) -> Path:
+        """Write a certificate of a client with its key."""
+        issued = self._ca.issue_cert("verification.operator.test")
+        issued.private_key_and_cert_chain_pem.write_to_path(str(file))
+        return file
+
     def expired_context(self, *names: str) -> ssl.SSLContext:
         yesterday = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
         return self.context(

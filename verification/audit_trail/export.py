@@ -135,6 +135,7 @@ def _post(url: str, host: str, lines: Sequence[dict[str, Any]]) -> None:
             data=b"".join(orjson.dumps(line) + b"\n" for line in lines),
             headers=headers,
             verify=settings.AUDIT_EXPORT_CA_FILE or True,
+            cert=settings.AUDIT_EXPORT_CERTIFICATE_FILE or None,
         )
     if not 200 <= answer.status_code < 300:
         raise NotTaken(f"status {answer.status_code}")
@@ -143,6 +144,8 @@ def _post(url: str, host: str, lines: Sequence[dict[str, Any]]) -> None:
 def _send_syslog(host: str, port: int, lines: Sequence[dict[str, Any]]) -> None:
     context = ssl.create_default_context(cafile=settings.AUDIT_EXPORT_CA_FILE or None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if settings.AUDIT_EXPORT_CERTIFICATE_FILE:
+        context.load_cert_chain(settings.AUDIT_EXPORT_CERTIFICATE_FILE)
     with (
         socket.create_connection((host, port), TIMEOUT_SECONDS) as plain,
         context.wrap_socket(plain, server_hostname=host) as connection,

@@ -30,6 +30,7 @@ from verification.settings.connections import (
     mail_settings,
     mailbox,
     outbound_proxy,
+    own_certificate_file,
     primary_url,
     process_count,
     proxy_addresses,
@@ -564,6 +565,9 @@ AUDIT_EXPORT_URL = audit_export_url(env.str("AUDIT_EXPORT_URL", ""))
 AUDIT_EXPORT_TOKEN = optional_secret("AUDIT_EXPORT_TOKEN")
 AUDIT_EXPORT_CA_FILE = certificates_file(
     "AUDIT_EXPORT_CA_FILE", env.str("AUDIT_EXPORT_CA_FILE", "")
+)
+AUDIT_EXPORT_CERTIFICATE_FILE = own_certificate_file(
+    "AUDIT_EXPORT_CERTIFICATE_FILE", env.str("AUDIT_EXPORT_CERTIFICATE_FILE", "")
 )
 # Prometheus inside a cluster cannot say that a proxy has ended TLS.
 METRICS_OVER_HTTP = env.bool("METRICS_OVER_HTTP", False)

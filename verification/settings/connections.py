@@ -266,6 +266,20 @@ def certificates_file(name: str, path: str) -> str:
     return path
 
 
+def own_certificate_file(name: str, path: str) -> str:
+    """Return the path of a PEM file and key, or "". Raises ImproperlyConfigured."""
+    try:
+        if path:
+            # Without this password OpenSSL would ask for one at the terminal.
+            ssl.create_default_context().load_cert_chain(path, password="")
+    except OSError:
+        raise ImproperlyConfigured(
+            f"{name} must be a file in PEM that the service can read, with its"
+            " certificate and its key without a password."
+        ) from None
+    return path
+
+
 def audit_export_url(url: str) -> str:
     """Return the address of AUDIT_EXPORT_URL, or "". Raises ImproperlyConfigured."""
     if not url:
