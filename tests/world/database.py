@@ -21,6 +21,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from tests.world.flush import install_flush
+from tests.world.orders import create_ledger_check
 from verification.db import embedded
 
 ROOT = Path(settings.BASE_DIR)
@@ -57,6 +58,7 @@ def django_db_setup(
     connection.settings_dict["NAME"] = name
     with django_db_blocker.unblock():
         install_flush()
+        create_ledger_check()
     yield
     connection.close()
     drop_database(name)
