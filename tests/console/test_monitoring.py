@@ -323,6 +323,38 @@ def test_rule_is_paused_and_resumed(owner, api):
     assert "Every day, next" in owner.page("monitoring-rule", rule=rule)
 
 
+def test_resume_says_first_which_run_follows_and_what_it_costs(owner, api):
+    rule = store_rule(api)
+    Rule.objects.update(status="PAUSED", pause_reason="BY_CLIENT", paused_at=now())
+    resume = owner.url("monitoring-resume", rule=rule.pk)
+
+    page = owner.page("monitoring-rule", rule=rule.pk)
+    assert f'href="{resume}"' in page
+    assert f'action="{resume}"' not in page
+    page = owner.page("monitoring-resume", rule=rule.pk)
+    assert f"The next run begins on {localtime(rule.next_run_at):%-d %b}" in page
+    assert "It costs KES 50.00 at today" in page
+
+    a_day = timedelta(days=1)
+    at = {"starts_at": now() - 2 * a_day, "next_run_at": now() - a_day}
+    Rule.objects.update(**at)
+    page = owner.page("monitoring-resume", rule=rule.pk)
+    assert "It begins at once and costs KES 50.00." in page
+    assert "Resume and run for KES 50.00" in page
+    owner.post("monitoring-resume", rule=rule.pk)
+    run_rules(api)
+    charged = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.CHARGE)
+    assert [entry.amount for entry in charged] == [-50]
+
+
+def test_rule_that_staff_paused_is_not_offered_to_members(owner, api):
+    rule = store_rule(api)
+    Rule.objects.update(status="PAUSED", pause_reason="BY_STAFF", paused_at=now())
+
+    page = owner.page("monitoring-rule", rule=rule.pk)
+    assert owner.url("monitoring-resume", rule=rule.pk) not in page
+
+
 @pytest.mark.parametrize(
     ("reason", "told"),
     [

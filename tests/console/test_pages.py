@@ -579,6 +579,39 @@ def test_closed_workspace_stops_and_keeps_its_data(owner, api):
     assert made in owner.page("reports-detail", report=made)
 
 
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [
+        ("reports", ["reports-batch-new", "reports-new"]),
+        ("reports-batches", ["reports-batch-new"]),
+        ("monitoring", ["monitoring-new"]),
+        ("figures", ["reports-new"]),
+        ("webhooks", ["webhooks-configure"]),
+        ("settings-packages", ["settings-packages-create"]),
+        ("mailbox", ["reports-new"]),
+    ],
+)
+def test_empty_list_leads_members_who_may_to_its_first_row(owner, viewer, name, ways):
+    link = re.compile(r'<a [^>]*href="([^"]+)')
+
+    assert link.findall(empty_part(owner.page(name))) == [owner.url(w) for w in ways]
+    if name != "mailbox":
+        assert link.findall(empty_part(viewer.page(name))) == []
+    if name in {"reports", "reports-batches", "monitoring", "figures"}:
+        # Nothing may run there before the workspace is live.
+        assert link.findall(empty_part(owner.page(name, "production"))) == []
+
+
+def test_policy_without_a_version_begins_with_the_form_of_its_head(owner, viewer):
+    assert '<form method="post" id="open"' in owner.page("policy")
+    assert '<button form="open">' in empty_part(owner.page("policy"))
+    assert "<button" not in empty_part(viewer.page("policy"))
+
+
+def empty_part(html: str) -> str:
+    return html.partition('<div class="empty">')[2].partition("</div>")[0]
+
+
 def test_empty_list_tells_nothing_yet_from_nothing_found(owner):
     for name, words in {
         "reports": "No report has been ordered yet.",

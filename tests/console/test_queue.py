@@ -83,6 +83,8 @@ def test_queue_without_a_service_level_says_how_to_begin(owner, viewer, api: Api
         html = visitor.page("queue")
 
         assert "come here once you set the hours for a decision" in html
+        assert ("Set the hours" in html) == (visitor is owner)
+        assert ("take or give back" in html) == (visitor is owner)
         assert "No report needs a decision" in html
         assert "Take the next one" not in html
 

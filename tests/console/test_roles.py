@@ -1,12 +1,14 @@
 """Permissions of roles, and the separation of workspaces."""
 
 import re
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.test import Client
-from django.urls import reverse
+from django.urls import Resolver404, resolve, reverse
 
 from tests.world.addresses import list_pages
 from tests.world.clients import Api, create_lender
@@ -95,7 +97,7 @@ TABLE = {
     "webhooks-configure": (MANAGERS, MANAGERS),
     "webhooks-remove": (MANAGERS, MANAGERS),
     "webhooks-test": (None, MANAGERS),
-    "webhooks-delivery": (ADMINISTRATION, None),
+    "webhooks-delivery": (ADMINISTRATION, ADMINISTRATION),
     "webhooks-recover": (MANAGERS, MANAGERS),
     "webhooks-redeliver": (None, MANAGERS),
     "monitoring": (ALL, None),
@@ -143,6 +145,8 @@ TABLE = {
     "settings-close": (OWNER, OWNER),
 }
 FORMS = {name for name, (_, sends) in TABLE.items() if sends}
+LINK = re.compile(r'<a\b[^>]* href="([^"#]+)')
+FORM = re.compile(r'<form\b[^>]* method="post"[^>]*>')
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +178,7 @@ def test_every_page_is_in_the_table():
     assert set(TABLE) | OF_REVIEWED == {page for _path, page in list_pages(PAGES)}
 
 
-def test_each_role_opens_and_sends_what_the_table_says(
+def test_each_role_opens_sends_and_is_offered_what_the_table_says(
     rows, owner, admin, officer, viewer
 ):
     visitors = {"OWNER": owner, "ADMIN": admin, "OFFICER": officer, "VIEWER": viewer}
@@ -187,12 +191,30 @@ def test_each_role_opens_and_sends_what_the_table_says(
             continue
         more = page_arguments(name, rows)
         if is_lowest(role, sees or ALL):
-            opened = visitor.get(name, **more).status_code
-            assert opened == (200 if sees else 405), (role, name)
+            opened = visitor.get(name, **more)
+            assert opened.status_code == (200 if sees else 405), (role, name)
+            for page, of in offered(opened):
+                assert role in (TABLE[page][of] or ()), (role, name, page)
         elif sees and role not in sees:
             assert visitor.get(name, **more).status_code == 403, (role, name)
         if sends is not None and role not in sends:
             assert visitor.post(name, **more).status_code == 403, (role, name)
+
+
+def offered(answer: Any) -> Iterator[tuple[str, int]]:
+    """Return the pages that this one links to (0), or sends a form to (1)."""
+    if not answer["Content-Type"].startswith("text/html"):
+        return
+    html, here = answer.content.decode(), answer.request["PATH_INFO"]
+    actions = (re.search(r' action="([^"]+)', form) for form in FORM.findall(html))
+    links = [(link, 0) for link in LINK.findall(html)]
+    for url, of in [*links, *((a[1] if a else here, 1) for a in actions)]:
+        try:
+            found = resolve(urlsplit(url).path)
+        except Resolver404:
+            continue
+        if found.namespace == "console" and found.url_name in TABLE:
+            yield found.url_name, of
 
 
 def is_lowest(role: str, among: set[str]) -> bool:
@@ -278,7 +300,7 @@ def test_suspended_workspace_is_read_only(rows, owner):
     Workspace.objects.get(pk=owner.workspace.pk).suspend("Unpaid")
 
     assert "is suspended" in owner.page("dashboard")
-    for name in FORMS - {"members-leave", "exports"}:
+    for name in FORMS - {"members-leave", "exports", "webhooks-delivery"}:
         answer = owner.post(name, **page_arguments(name, rows))
         assert answer.status_code == 403, name
         assert "Write to Verification reports (help@operator.test)" in (

@@ -98,7 +98,9 @@ SECTIONS = (
     _workspace("members", _("Members"), "users", needs=Permission.SEE_ADMINISTRATION),
     Section("policy", _("Policy"), "git-branch", WORKSPACE),
     _workspace("settings-packages", _("Packages"), "package"),
-    _workspace("settings-brand", _("Brand"), "palette"),
+    _workspace(
+        "settings-brand", _("Brand"), "palette", needs=Permission.MANAGE_SETTINGS
+    ),
     _workspace("settings", _("Settings"), "settings"),
     _workspace("golive", _("Go live"), "rocket", needs=Permission.SEE_ADMINISTRATION),
 )

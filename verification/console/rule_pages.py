@@ -22,8 +22,9 @@ from monitoring.pauses import (
     pause_for_client,
     resume_for_client,
 )
-from monitoring.rules import read_rule
+from monitoring.rules import price_of, read_rule
 from monitoring.runs import change_rule, create_rule
+from verification.checks.packages import package_of
 from verification.consents.models import Consent
 from verification.console.base import (
     Place,
@@ -77,6 +78,7 @@ from verification.reports.request import (
     catalogue,
     named_packages,
 )
+from verification.values.clock import now
 from verification.web.pages import REQUIRED_ERROR, read_id
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
@@ -263,7 +265,10 @@ def pause(place: Place, rule: UUID) -> HttpResponse:
 
 @member_required(Permission.MANAGE_MONITORING)
 def resume(place: Place, rule: UUID) -> HttpResponse:
-    """Resume a rule; a page asks for a new consent if the subject withdrew it."""
+    """Say which run follows and what it costs; a POST resumes the rule.
+
+    The page asks for a new consent if the subject withdrew it.
+    """
     found = rules_of(place.client).get(pk=rule)
     choice = Choice.of({**_item(found), "consent": {"mode": "CUSTOMER_ATTESTED"}})
     inputs = [one for one in _inputs(choice, place) if one.section == "consent"]
@@ -278,7 +283,14 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
             return _resume(place, found, attested)
         except InvalidRequest as e:
             form.add_faults(e.faults)
-    return place.render("monitoring/resume", {"form": form, "rule": found})
+    price = price_of(found, catalogue(), package_of(found))
+    shown = {
+        "form": form,
+        "rule": found,
+        "is_due": found.next_run_at <= now(),
+        "price": f"{place.account.currency} {price:,.2f}",
+    }
+    return place.render("monitoring/resume", shown)
 
 
 def _item(rule: Rule) -> Item:

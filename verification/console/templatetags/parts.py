@@ -94,13 +94,19 @@ def callout(
     )
 
 
-@register.inclusion_tag("console/parts/empty.html", takes_context=True)
+@register.simple_block_tag(takes_context=True)
 def nothing(
-    context: dict[str, Any], icon_name: str, text: str, form: Any = None
-) -> dict[str, Any]:
-    """Say why a list has no rows; with the form of its filters, how to clear them."""
-    shown = {"icon_name": icon_name, "text": text, "form": form}
-    return shown | {"icons": context["icons"]}
+    context: dict[str, Any], content: str, icon_name: str, text: str, form: Any = None
+) -> SafeString:
+    """Say why a list has no rows; its content leads to the first one.
+
+    After a filter, by the `form` of the list, it leads to the list without filters.
+    """
+    if form and form.has_changed():
+        text = _("Nothing matches these filters.")
+        content = format_html('<a href="?">{}</a>', _("Clear them"))
+    shown = (icon(context, icon_name), text, content)
+    return format_html('<div class="empty">{}<p>{}</p>{}</div>', *shown)
 
 
 @register.inclusion_tag("console/parts/field.html", takes_context=True)
