@@ -18,10 +18,44 @@ from verification.jobs.claims import delete_in_batches, update_in_batches
 from verification.jobs.queue import job, notify_on_commit
 from verification.values.clock import now
 from verification.values.local_time import utc_text
+from verification.values.masking import UNMASKED_KEYS, mask
 from verification.values.shapes import Shape
 from webhooks.models import Attempt, Configuration, Delivery, DeliveryStatus, Event
 
 RETENTION = timedelta(days=30)
+# Members of an event that reveal nothing about its subject: all others are masked.
+UNMASKED = UNMASKED_KEYS | {
+    "event",
+    "timestamp",
+    "workspaceId",
+    "reportId",
+    "status",
+    "createdAt",
+    "selfVerification",
+    "paymentMode",
+    "consentStatus",
+    "checksRequested",
+    "package",
+    "checkId",
+    "checkName",
+    "checkType",
+    "checkResultId",
+    "checkDefinitionId",
+    "resultId",
+    "definitionId",
+    "displayName",
+    "description",
+    "category",
+    "executedAt",
+    "durationMs",
+    "reused",
+    "riskScore",
+    "riskLevel",
+    "monitoringId",
+    "kind",
+    "read",
+    "actioned",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +87,15 @@ def envelope_members(event: Event) -> dict[str, Any]:
         "timestamp": utc_text(event.created_at),
         "data": event.payload,
     }
+
+
+def masked_members(event: Event) -> dict[str, Any]:
+    """Return what clients read of an event, with the details of people masked.
+
+    Raises ValueError as `envelope`.
+    """
+    masked: dict[str, Any] = mask(envelope_members(event), unmasked=UNMASKED)
+    return masked
 
 
 def event_rows(events: Iterable[NewEvent], at: datetime) -> Rows:

@@ -1,8 +1,11 @@
 from django.utils.timezone import now
 
+from tests.world.clients import person
 from tests.world.deliveries import SECRET, URL, configure_receiver, record_delivery
 from verification.backoffice.models import AuditEvent
 from verification.console.templatetags.console import coloured
+from verification.values.masking import DOTS
+from webhooks.events import masked_members
 from webhooks.models import Attempt, Configuration, Delivery, Event
 
 HOOK = {
@@ -80,7 +83,6 @@ def test_delivery_page_shows_its_payload_after_a_reason(owner, api):
     subject = delivery.event.payload["subject"]["id"]
 
     html = owner.page("webhooks-delivery", delivery=delivery.pk)
-    assert "reportId" in html
     assert subject not in html
     empty = owner.post("webhooks-delivery", {"reason": " "}, delivery=delivery.pk)
     assert subject not in empty.content.decode()
@@ -94,6 +96,22 @@ def test_delivery_page_shows_its_payload_after_a_reason(owner, api):
     event = AuditEvent.objects.get(action="delivery.revealed")
     assert (event.fields, event.reason) == (["payload"], "Our receiver lost it")
     assert subject not in owner.page("webhooks-delivery", delivery=delivery.pk)
+
+
+def test_masked_payload_shows_the_words_of_the_service_and_no_finding(api):
+    configure_receiver(api.workspace)
+    api.create(person())
+    api.work()
+    event = Event.objects.filter(name="check.completed")[0]
+    event.payload["check"]["details"] = {"status": "ACTIVE", "idNumber": "12345678"}
+
+    shown = masked_members(event)
+
+    check = shown["data"]["check"]
+    assert shown["event"] == "check.completed"
+    assert (check["status"], check["riskLevel"]) == ("COMPLETED", "LOW")
+    assert check["details"] == {"status": DOTS, "idNumber": f"{DOTS}5678"}
+    assert [check["summary"], shown["data"]["subject"]["id"]] == [DOTS, DOTS]
 
 
 def test_redelivering_is_offered_where_it_can_work(owner, viewer, api):

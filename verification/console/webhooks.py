@@ -30,10 +30,9 @@ from verification.console.words import Topic, choices_of
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.models import Report
 from verification.values.clock import now
-from verification.values.masking import mask
 from webhooks import configuration, redelivery
 from webhooks.attempts import RETRY_DELAYS
-from webhooks.events import RETENTION, envelope
+from webhooks.events import RETENTION, envelope_members, masked_members
 from webhooks.models import (
     Attempt,
     Configuration,
@@ -201,13 +200,15 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     found = deliveries_of(*place.where).get(pk=delivery)
     event = Event.objects.get(pk=found.pk)
     about = Report.objects.filter(pk__in=filter(None, [event.report_id]))
-    payload = None if event.payload is None else json.loads(envelope(event))
     form = ReasonForm(place.posted)
-    is_shown = payload is not None and form.is_valid()
+    is_shown = event.payload is not None and form.is_valid()
     if is_shown:
         reason = form.cleaned_data["reason"]
         place.record("delivery.revealed", found, "payload", reason=reason)
-    read = payload if is_shown else mask(payload)
+    payload = None
+    if event.payload is not None:
+        read = envelope_members(event) if is_shown else masked_members(event)
+        payload = json.dumps(read, indent=2, ensure_ascii=False)
     shown = {
         "delivery": found,
         "report": about.filter(**place.lookups).first(),
@@ -216,7 +217,7 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
             describe_attempt(one) for one in reversed(found.attempt_set.all())
         ],
         "most": len(RETRY_DELAYS) + 1,
-        "payload": payload and json.dumps(read, indent=2, ensure_ascii=False),
+        "payload": payload,
         "is_shown": is_shown,
         "form": form,
         "refusal": _redelivery_refusal(place, delivery),

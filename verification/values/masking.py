@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection
 from typing import Any
 
 DOTS = "••••"
@@ -30,6 +31,8 @@ UNMASKED_KEYS = {
     "linkSentTo",
     "ofClient",
 }
+# Members that hold findings, whose own members may have the names of others
+FINDINGS = {"details", "changes"}
 
 
 def normalise_identifier(identifier: str) -> str:
@@ -38,13 +41,18 @@ def normalise_identifier(identifier: str) -> str:
     return re.sub(r"[\s\-./]", "", text)
 
 
-def mask(value: Any, key: str = "") -> Any:
-    """Return the value in the same shape, with texts recognisable but of no use."""
+def mask(value: Any, key: str = "", unmasked: Collection[str] = UNMASKED_KEYS) -> Any:
+    """Return the value in the same shape, with texts recognisable but of no use.
+
+    Members named in `unmasked` stay, but not among the findings of a check.
+    """
+    if key in FINDINGS:
+        unmasked = UNMASKED_KEYS
     if isinstance(value, dict):
-        return {name: mask(member, name) for name, member in value.items()}
+        return {name: mask(member, name, unmasked) for name, member in value.items()}
     if isinstance(value, list):
-        return [mask(member, key) for member in value]
-    if value is None or value == "" or key in UNMASKED_KEYS:
+        return [mask(member, key, unmasked) for member in value]
+    if value is None or value == "" or key in unmasked:
         return value
     return _mask_text(value, key) if isinstance(value, str) else DOTS
 
