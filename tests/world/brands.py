@@ -4,6 +4,7 @@ brand = save_brand(workspace, colour="#0a7a3c", return_hosts=["apply.acacia.exam
 """
 
 import io
+from functools import cache
 from typing import Any
 
 from PIL import Image, ImageDraw
@@ -41,6 +42,7 @@ def picture(size: tuple[int, int] = (640, 200), **options: Any) -> bytes:
     return written.getvalue()
 
 
+@cache
 def logo(size: tuple[int, int] = (640, 200)) -> bytes:
     """Return a logo as the inspection redraws it."""
     return inspect_logo("logo.png", "image/png", picture(size))

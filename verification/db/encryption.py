@@ -15,7 +15,7 @@ import hmac
 import os
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -102,12 +102,15 @@ def key_fingerprints() -> dict[str, str]:
     }
 
 
-def sealed_fields() -> Iterator[EncryptedJSONField]:
-    """Yield the sealed fields of all models."""
-    for model in apps.get_models():
-        for field in model._meta.local_concrete_fields:
-            if isinstance(field, EncryptedJSONField):
-                yield field
+@cache
+def sealed_fields() -> list[EncryptedJSONField]:
+    """Return the sealed fields of all models."""
+    return [
+        field
+        for model in apps.get_models()
+        for field in model._meta.local_concrete_fields
+        if isinstance(field, EncryptedJSONField)
+    ]
 
 
 def _associated_data(column: str, row: object, version: int) -> bytes:
