@@ -25,6 +25,10 @@ import requests
 HTML = "<!doctype html><html><title>502 Bad Gateway</title></html>"
 
 
+# A failed test sets no event.
+HELD_SECONDS = 30
+
+
 @dataclass
 class Faults:
     """Faults of API calls by `method` whose path contains `path`; pages keep working.
@@ -39,6 +43,8 @@ class Faults:
     html: bool = False
     # The API acts, and then the answer takes this many seconds, or breaks off.
     slow: float = 0
+    # The API acts, and then the answer waits for this event.
+    held: threading.Event | None = None
     half: bool = False
     # The fake never delivers events that happen while this is set.
     events_lost: bool = False
@@ -180,6 +186,8 @@ class FakeServer(ABC):
             self.deliver(self.webhook_url)
         if faulty and self.faults.slow:
             time.sleep(self.faults.slow)
+        if faulty and self.faults.held:
+            self.faults.held.wait(HELD_SECONDS)
         return answer
 
     def is_cut(self, request: Request) -> bool:

@@ -1,5 +1,5 @@
 from datetime import timedelta
-from threading import Thread
+from threading import Event, Thread
 from time import sleep
 
 import pytest
@@ -200,7 +200,8 @@ def test_second_worker_waits_while_the_first_outlives_its_lease(
     paystack_api: Api, paystack: FakePaystack
 ):
     create_refund(create_paid_checkout(paystack_api, paystack), 100)
-    paystack.faults.slow = 2
+    faults, answer = paystack.faults, Event()
+    faults.method, faults.path, faults.held = "POST", "/refund", answer
     slow = Thread(target=lambda: (send_refunds(), connection.close()))
     slow.start()
     while not count_refund_requests(paystack):
@@ -210,7 +211,7 @@ def test_second_worker_waits_while_the_first_outlives_its_lease(
     send_waiting_refunds()
 
     assert len(paystack.requests) == before
-    paystack.faults.slow = 0
+    answer.set()
     slow.join()
     send_waiting_refunds()
     assert count_refund_requests(paystack) == 1

@@ -91,18 +91,19 @@ MARK = "Wanjiku"
 
 def marked_rows() -> list[str]:
     """Return where the readable columns of the database name the person."""
-    found = []
     with connection.cursor() as cursor:
         cursor.execute(
             """SELECT table_name, column_name FROM information_schema.columns
             WHERE table_schema = current_schema()
             AND data_type IN ('text', 'character varying')"""
         )
-        for table, column in cursor.fetchall():
-            query = f'SELECT count(*) FROM "{table}" WHERE "{column}" LIKE %s'  # noqa: S608
-            cursor.execute(query, [f"%{MARK}%"])
-            found += [f"{table}.{column}"] if cursor.fetchone()[0] else []
-    return found
+        searches = [
+            f"(SELECT '{table}.{column}' FROM \"{table}\" "  # noqa: S608
+            f'WHERE "{column}" LIKE %(mark)s LIMIT 1)'
+            for table, column in cursor.fetchall()
+        ]
+        cursor.execute(" UNION ALL ".join(searches), {"mark": f"%{MARK}%"})
+        return [place for (place,) in cursor.fetchall()]
 
 
 def test_file_that_waits_is_deleted_with_a_person_in_it(api: Api):
@@ -349,7 +350,7 @@ def test_report_of_any_status_is_ended_and_erased(api: Api):
         ended = before["status"] if before["completedAt"] else "CANCELLED"
         assert (report["status"], report["subject"]) == (ended, None), status
         assert report["completedAt"] is not None, status
-        assert marked_rows() == [], status
+    assert marked_rows() == []
 
 
 def test_charges_of_checks_that_ran_stay(api: Api):

@@ -23,6 +23,8 @@ from tests.world.payments import candidate_item, open_page, payment_of
 from tests.world.rules import create_rule, launch_runs, rule_request, rule_status
 from tests.world.subject import Visitor
 from verification.api.events import EVENTS
+from verification.db.bulk_insert import Rows, insert
+from verification.db.ids import uuid7
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -279,22 +281,25 @@ def test_report_that_the_person_agreed_to_later_is_cancelled_too(api: Api):
 
 def fill_register() -> None:
     """Store the objections of 5,000 others, which only an index passes over."""
-    due_at = now() + timedelta(days=1)
-    SubjectRequest.objects.bulk_create(
-        (
-            SubjectRequest(
-                kind=RequestKind.OBJECTION,
-                origin=Origin.SUBJECT,
-                subject_id=uuid4(),
-                further_ids=[uuid4()] if number % 5 == 0 else [],
-                due_at=due_at,
-                outcome=Outcome.DONE,
-                answered_at=now(),
-            )
-            for number in range(5_000)
-        ),
-        batch_size=1_000,
-    )
+    at = now()
+    requests = [
+        {
+            "id": uuid7(),
+            "kind": RequestKind.OBJECTION,
+            "origin": Origin.SUBJECT,
+            "environment": "",
+            "subject_id": uuid4(),
+            "further_ids": [uuid4()] if number % 5 == 0 else [],
+            "requested_by": "",
+            "received_at": at,
+            "due_at": at + timedelta(days=1),
+            "outcome": Outcome.DONE,
+            "answered_at": at,
+            "reason": "",
+        }
+        for number in range(5_000)
+    ]
+    insert(Rows(SubjectRequest, requests))
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE privacy_subjectrequest")
 

@@ -200,21 +200,8 @@ def test_charges_keep_cents(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_concurrent_requests_cannot_overdraw(live_api: Api):
-    top_up_account(live_api, 1000)
-
-    answers = run_at_once(
-        8, lambda _: live_api.post("/reports", {"reports": [company()]})
-    )
-
-    assert sorted(answer.status_code for answer in answers) == [201] * 3 + [402] * 5
-    assert live_api.account.balance == 100
-    assert len(movements(live_api)) == 4
-
-
-@pytest.mark.django_db(transaction=True)
 def test_balance_for_50_pays_50_of_200_concurrent_requests(live_api: Api):
-    top_up_account(live_api, 50 * 300)
+    top_up_account(live_api, 50 * 300 + 100)
 
     def order(_: int) -> int:
         return live_api.post("/reports", {"reports": [company()]}).status_code
@@ -223,10 +210,10 @@ def test_balance_for_50_pays_50_of_200_concurrent_requests(live_api: Api):
     answered = Counter(run_at_once(200, order, connected=True))
 
     assert answered == {201: 50, 402: 150}
-    assert live_api.account.balance == 0
+    assert live_api.account.balance == 100
     assert Report.objects.count() == 50
     assert movements(live_api) == [
-        ("TOP_UP", 15_000, None),
+        ("TOP_UP", 15_100, None),
         *[("CHARGE", -300, 1)] * 50,
     ]
 

@@ -47,16 +47,20 @@ def add_migration(
     monkeypatch.syspath_prepend(str(tmp_path))
     settings.MIGRATION_MODULES = {"backups": PACKAGE}
 
+    before = last_migration()
+
     def add(
         name: str, *operations: str, atomic: bool = True, allowed: Any = None
     ) -> None:
+        nonlocal before
         text = TEXT.format(
-            before=last_migration(),
+            before=before,
             operations=", ".join(operations),
             atomic=atomic,
             allowed=allowed or {},
         )
         (folder / f"{name}.py").write_text(text)
+        before = name
         invalidate_caches()
 
     yield add
