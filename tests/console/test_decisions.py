@@ -227,8 +227,9 @@ def test_double_click_decides_and_confirms_once(owner, admin, api: Api, report):
 
 def test_member_answers_what_a_key_proposes(owner, api: Api, report):
     demand_second(api)
-    made = decide(deciding_api(api), report)
-    assert "vrf_test_" in owner.page("reports-detail", report=report)
+    key = deciding_api(api)
+    made = decide(key, report)
+    assert f"the key “{key.key.name}”" in owner.page("reports-detail", report=report)
 
     done = owner.messages_after("reports-refuse", decision=made["id"])
 

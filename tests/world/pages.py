@@ -20,7 +20,7 @@ from tests.world.deliveries import configure_receiver
 from tests.world.orders import REFUSED, two_checks
 from tests.world.packages import create_package
 from tests.world.policies import APPROVE_LOW, draft_policy
-from tests.world.rules import raise_alert
+from tests.world.rules import RISK_CHANGE, raise_alert
 from verification.batches.models import Batch
 from verification.checks.models import CheckResult
 from verification.console.urls import PAGES
@@ -47,7 +47,7 @@ def create_page_rows(
     configure_receiver(api.workspace)
     report = api.create(person())["id"]
     api.work()
-    alert = raise_alert(api)
+    alert = raise_alert(api, changes=[RISK_CHANGE])
     result = CheckResult.objects.filter(report=report).first()
     file = UploadedFile("id.pdf", InspectedFile("application/pdf", pdf()))
     correction = open_correction(result.report_id, result.pk, STATEMENT, [file])

@@ -68,6 +68,14 @@ def store_rule(api: Api, *checks: str, **members: Any) -> Rule:
     return made
 
 
+RISK_CHANGE = {
+    "checkName": "IDENTITY",
+    "field": "riskLevel",
+    "old": "LOW",
+    "new": "HIGH",
+}
+
+
 def raise_alert(api: Api, made: Rule | None = None, **members: Any) -> Alert:
     """Store an alert of a rule, as one of its runs raises it."""
     made = made or store_rule(api)

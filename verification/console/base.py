@@ -52,7 +52,14 @@ from verification.reports.models import Report
 from verification.web.pages import View, allow_sources, private_page, read_id
 from workspaces import rate_limits
 from workspaces.members import ALLOWED, NotAllowed, Permission, has_permission
-from workspaces.models import Account, Client, Environment, Member, Workspace
+from workspaces.models import (
+    Account,
+    ApiKey,
+    Client,
+    Environment,
+    Member,
+    Workspace,
+)
 
 Text = str | Promise
 PAGE_SIZE = 20
@@ -61,6 +68,7 @@ SWITCH_SIZE = 8
 LAST_PAGE = 10**6
 # Actors of timelines that are members begin with this.
 MEMBER = "member "
+KEY = "key "
 
 
 # Refusals of verbs -> why, or what says why of the exception
@@ -416,12 +424,21 @@ def deciders_of(workspace: Workspace) -> QuerySet[Member]:
 
 
 def names_of_actors(workspace_id: UUID, actors: Iterable[str]) -> dict[str, str]:
-    """Return the names of present members by their actors, such as "member 0199…"."""
+    """Return the names of members and keys by their actors.
+
+    Such as "member 0199…" of a present member, and "key vrf_test_012…Ubx".
+    """
+    actors = [*actors]
     ids = [read_id(actor.removeprefix(MEMBER)) for actor in actors]
     members = Member.objects.filter(workspace=workspace_id, pk__in=filter(None, ids))
-    return {
+    names = {
         f"{MEMBER}{one.pk}": member_name(one) for one in members.select_related("user")
     }
+    if ends := [actor[-4:] for actor in actors if actor.startswith(KEY)]:
+        keys = ApiKey.objects.filter(workspace=workspace_id, last_characters__in=ends)
+        for key in keys:
+            names[f"{KEY}{key}"] = str(_("the key “%(name)s”") % {"name": key.name})
+    return names
 
 
 @private_page

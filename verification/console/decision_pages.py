@@ -49,7 +49,6 @@ from verification.decisions.models import (
     Decision,
     DecisionState,
     DecisionStatus,
-    MakerKind,
     NoticeState,
     ReasonCode,
     SecondMemberRule,
@@ -401,7 +400,7 @@ def is_sent_twice(member: Member, new: NewDecision, made_id: UUID) -> bool:
 
 
 def _names_of(report: Report, decisions: Sequence[Decision]) -> dict[str, str]:
-    """Return the names of the members who made, confirmed or refused these, by actor.
+    """Return the names of who made, confirmed or refused these, by actor.
 
     A member without a name is known by their e-mail address while they are a member.
     """
@@ -429,11 +428,9 @@ def _decision_view(decision: Decision, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _maker(decision: Decision, names: dict[str, str]) -> str:
-    if decision.made_by_kind == MakerKind.MEMBER:
-        return names.get(decision.made_by) or decision.made_by
     if version := decision.policy_version:
         return _("Version %(number)s of the policy") % {"number": version.number}
-    return decision.made_by
+    return names.get(decision.made_by) or decision.made_by
 
 
 def _text(words: dict[str, str]) -> str:

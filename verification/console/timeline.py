@@ -13,7 +13,6 @@ from verification.console.base import Text, names_of_actors
 from verification.console.words import STATES, State, Topic
 from verification.reports.models import Report, StatusChange
 from verification.reports.status import CHECK_ENDED, SUBJECT_ACTOR
-from workspaces.models import ApiKey
 
 # What the timeline stores, as the page shows it
 HAPPENED: dict[str, State] = {
@@ -79,7 +78,6 @@ ACTORS: dict[str, Promise] = {
 }
 # Parts of the service that act without a person
 AUTOMATIC = {"engine", "service", "erasure", "retention", "jobs"}
-KEY = "key "
 
 
 class Entry(NamedTuple):
@@ -113,9 +111,4 @@ def _names_of(report: Report, actors: set[str]) -> dict[str, Text]:
     """Return how the page names these actors; one that has left keeps their id."""
     names: dict[str, Text] = {**ACTORS, **dict.fromkeys(AUTOMATIC, "")}
     names |= names_of_actors(report.workspace_id, actors)
-    shown = {actor.removeprefix(KEY) for actor in actors if actor.startswith(KEY)}
-    if shown:
-        keys = ApiKey.objects.filter(workspace=report.workspace_id)
-        for key in keys.filter(last_characters__in=[one[-4:] for one in shown]):
-            names[f"{KEY}{key}"] = _("the key “%(name)s”") % {"name": key.name}
     return names
