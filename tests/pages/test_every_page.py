@@ -31,6 +31,7 @@ from verification.accounts.urls import urlpatterns as account_urls
 from verification.api.guides import NAMES, guide_path
 from verification.backoffice.models import AuditEvent
 from verification.console.urls import PAGES
+from verification.figures.daily import count_changed_days
 from verification.golive.models import Application
 from verification.reports.models import Report
 from verification.web.request_records import writer
@@ -96,6 +97,7 @@ def test_console(walk: Walk, api: Api, owner: ConsoleVisitor, viewer, part: int)
     rows = create_page_rows(api, owner, viewer)
     # The records of requests wait for the thread of a web process.
     writer.flush()
+    count_changed_days()
     names = [name for _path, name in list_pages(PAGES) if name not in OF_REVIEWED]
     walk.enter(owner.http)
     for name in names[part::CONSOLE_PARTS]:
@@ -154,6 +156,7 @@ def test_reports_of_all_kinds(walk: Walk, api: Api, owner: ConsoleVisitor):
     for name, path in examples.files(owner):
         walk.see_as(f"file-{name}", owner.http, path)
     ledger.top_up(api.workspace, "sandbox", 12_345_678, actor="tests", note="N" * 90)
+    count_changed_days()
     for name in ("dashboard", "reports", "queue", "figures", "money", "reports-new"):
         walk.see_as(f"full-{name}", owner.http, owner.url(name))
     walk.end()

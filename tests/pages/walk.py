@@ -238,12 +238,13 @@ class Walk:
         self._fits("with large text")
         self._devtools.send("Page.setFontSizes", USUAL)
         self._picture("light")
-        # Elements of known kinds and looks have their colours of the other forms, too.
-        if has_new or has_look or PICTURES:
-            self._see_other_colours()
+        # Chromium leaves traces of forced colours in pictures that follow.
         self.page.set_viewport_size(PHONE)
         self._picture("390")
         self._is_narrow(languages[0])
+        # Elements of known kinds and looks have their colours of the other forms, too.
+        if has_new or has_look or PICTURES:
+            self._see_other_colours()
         if "sw" in languages:
             self._open(path, "sw", PHONE, act)
             self._check_shift()
@@ -254,6 +255,7 @@ class Walk:
             self._picture("sw")
 
     def _see_other_colours(self) -> None:
+        self.page.set_viewport_size(DESK)
         self.page.emulate_media(color_scheme="dark")
         self._picture("dark")
         if self._is_new("dark", LOOKS):
