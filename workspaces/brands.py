@@ -286,9 +286,9 @@ def _read(
     for typed in new.return_hosts:
         try:
             hosts.append(read_host(typed))
-        except AddressRefused as e:
+        except AddressRefused:
             faults["return_hosts"] = BrandFault.HOST
-            details["return_hosts"] = f"{one_line(typed)[:100]}: {e}"
+            details["return_hosts"] = one_line(typed)[:100]
     values["return_hosts"] = hosts = list(dict.fromkeys(hosts))
     if len(hosts) > MAX_RETURN_HOSTS:
         faults["return_hosts"] = BrandFault.TOO_MANY_HOSTS
@@ -296,11 +296,9 @@ def _read(
         try:
             values["return_url"] = read_address(new.return_url, hosts)
         except AddressRefused as e:
-            unlisted = e.is_unlisted
             faults["return_url"] = (
-                BrandFault.NOT_LISTED if unlisted else BrandFault.ADDRESS
+                BrandFault.NOT_LISTED if e.is_unlisted else BrandFault.ADDRESS
             )
-            details["return_url"] = str(e)
     return values, faults, details
 
 

@@ -105,9 +105,14 @@ FAULT_MESSAGES = {
     ),
     BrandFault.SIGNS: TEXT_FAULTS[TextFault.SIGNS],
     BrandFault.WARY: TEXT_FAULTS[TextFault.WARY],
-    BrandFault.HOST: _("This is no host of the internet: %(detail)s"),
+    BrandFault.HOST: _(
+        "Write host names alone, such as apply.example.com. This is none: %(detail)s"
+    ),
     BrandFault.TOO_MANY_HOSTS: _("List at most 10 hosts"),
-    BrandFault.ADDRESS: _("This address cannot be used: %(detail)s"),
+    BrandFault.ADDRESS: _(
+        "Enter a public https address without a port, such as"
+        " https://apply.example.com/done"
+    ),
     BrandFault.NOT_LISTED: _("List its host above first"),
     BrandFault.SMALL_LOGO: _(
         "The logo is too small or too narrow: each side needs 16 pixels"
