@@ -110,8 +110,7 @@ FAULT_MESSAGES = {
     ),
     BrandFault.TOO_MANY_HOSTS: _("List at most 10 hosts"),
     BrandFault.ADDRESS: _(
-        "Enter a public https address without a port, such as"
-        " https://apply.example.com/done"
+        "Enter a public https address, such as https://apply.example.com/done"
     ),
     BrandFault.NOT_LISTED: _("List its host above first"),
     BrandFault.SMALL_LOGO: _(
