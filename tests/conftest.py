@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
-from django.template.base import Template
-from django.test.utils import _TestState
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -168,14 +166,6 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         for item in session.items
     ):
         make_template()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def plain_templates(django_test_environment: None) -> None:
-    """Render templates as the service does."""
-    # Django's test environment copies the context of each template and include for
-    # `response.context`, which no test reads. That takes an eighth of a page's time.
-    Template._render = _TestState.saved_data.template_render
 
 
 @pytest.fixture

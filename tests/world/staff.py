@@ -15,7 +15,6 @@ from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import Permission, User
-from django.contrib.messages import get_messages
 from django.contrib.messages.storage.cookie import MessageDecoder
 from django.contrib.messages.storage.session import SessionStorage
 from django.http import HttpRequest
@@ -193,7 +192,8 @@ def take_messages(answer: Any) -> list[str]:
     Showing that page would cost more than everything that the answer has done.
     """
     if answer.status_code not in {302, 303}:
-        return [str(message) for message in get_messages(answer.wsgi_request)]
+        shown = (answer.context or {}).get("messages", [])
+        return [str(message) for message in shown]
     session = answer.client.session
     stored = session.pop(SessionStorage.session_key, None)
     if stored is None:
