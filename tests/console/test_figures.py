@@ -113,6 +113,15 @@ def test_each_chart_has_a_title_a_description_and_a_table(owner, counted):
     assert table(page, "alerts")[-1] == ["Total", "1", "0"]
 
 
+def test_parts_of_the_ordered_reports_have_no_drafts(owner, api):
+    store_day(api.workspace, today(), created=7, drafts=2, ready=3, failed=1)
+
+    page = owner.page("figures")
+
+    assert tiles(page)["Reports ordered"] == "5"
+    assert table(page, "reports")[-1] == ["Total", "3", "0", "1", "0", "1"]
+
+
 def test_page_says_until_when_it_counts(owner, api):
     assert "being counted" in owner.page("figures")
     count_changed_days()
@@ -195,7 +204,7 @@ def test_package_narrows_all_figures(owner, api, counted):
     assert ordered("package:loan") == "5"
     assert ordered("none") == "3"
     assert ordered("") == "8"
-    assert "By package" in owner.page("figures")
+    assert '<th scope="row">Loan' in owner.page("figures")
 
 
 def test_another_workspace_and_environment_are_not_in_it(stranger, owner, counted):

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.api.exports import MAX_DAYS
 from verification.checks.models import CheckDefinition, CheckPackage
+from verification.checks.packages import find_packages
 from verification.console.base import Place, Text, member_required
 from verification.console.charts import (
     MONEY,
@@ -154,7 +155,7 @@ OUTCOMES = [
     ("partial", _("Partly ready"), "f2"),
     ("failed", _("Failed"), "f3"),
     ("cancelled", _("Cancelled"), "f4"),
-    ("under_way", _("In progress or draft"), "f5"),
+    ("under_way", _("In progress"), "f5"),
 ]
 LEVELS = [
     ("low", _("Low"), "f1"),
@@ -167,12 +168,8 @@ DECISIONS = [
     ("review", _("In review"), "f5"),
 ]
 ALERTS = [("alerts", _("Alerts"), "f2"), ("corrections", _("Corrections"), "f5")]
-UNITS = [
-    (86_400, _("Days from order to decision, median")),
-    (3600, _("Hours from order to decision, median")),
-    (60, _("Minutes from order to decision, median")),
-    (1, _("Seconds from order to decision, median")),
-]
+# Seconds of the units of an axis of times
+UNITS = (86_400, 3600, 60, 1)
 SPEND = [("spend", _("Spend"), "f1")]
 
 
@@ -440,11 +437,9 @@ def deciding_chart(figures: Figures) -> Chart:
     both = (figures.steps.values(), figures.steps_before.values())
     now, before = ([_seconds(sums.deciding_median) for sums in one] for one in both)
     known = [seconds for seconds in (*now, *before) if seconds is not None]
-    unit, title = next(
-        (unit, title)
-        for unit, title in UNITS
-        if max(known, default=3600) >= unit or unit == 1
-    )
+    longest = max(known, default=3600)
+    unit = next(unit for unit in UNITS if longest >= unit or unit == 1)
+    title = _("From order to decision, median")
     labels = [_step_label(day, figures.days) for day in figures.steps]
     median = _seconds(figures.total.deciding_median)
     earlier = _seconds(figures.before.deciding_median)
@@ -471,9 +466,12 @@ def _package_rows(place: Place, figures: Figures) -> list[list[Text]]:
     if set(figures.packages) <= {WITHOUT_PACKAGE}:
         return []
     ordered = sorted(figures.packages.items(), key=lambda item: -item[1].created)
+    found = find_packages(place.workspace.pk, [*filter(None, figures.packages)])
+    titles: dict[str, Text] = {WITHOUT_PACKAGE: _("Without a package")}
+    titles |= {name: package.display_name for name, package in found.items()}
     return [
         [
-            name or _("Without a package"),
+            titles.get(name, name),
             f"{sums.ordered:,}",
             percent(sums.ready_percent),
             percent(sums.declined_percent),

@@ -91,7 +91,7 @@ def sample_charts() -> list[Chart]:
         ),
         Chart(
             "sample-line",
-            "Hours from order to decision, median",
+            "From order to decision, median",
             draw_lines(
                 "sample-line",
                 ("Hours", "Falls"),

@@ -122,8 +122,8 @@ class Sums:
 
     @property
     def under_way(self) -> int:
-        """Reports that have not ended, drafts included."""
-        return self.created - self.ready - self.partial - self.failed - self.cancelled
+        """Ordered reports that have not ended."""
+        return self.ordered - self.ready - self.partial - self.failed - self.cancelled
 
     @property
     def ordered(self) -> int:
