@@ -27,6 +27,7 @@ RETENTION = timedelta(days=30)
 UNMASKED = UNMASKED_KEYS | {
     "event",
     "timestamp",
+    "id",
     "workspaceId",
     "reportId",
     "status",

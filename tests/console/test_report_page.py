@@ -108,6 +108,12 @@ def test_page_says_why_the_risk_is_high(owner, api):
     assert Report.objects.get(pk=made).number in words
 
 
+def test_risk_of_some_checks_says_of_how_many(owner, api):
+    made = create_report_with_status(api, "PARTIAL ended")
+
+    assert "From 1 of 2 checks" in plain(owner.page("reports-detail", report=made))
+
+
 def test_verdict_keeps_an_amount_together(owner, api):
     made = api.create(person())["id"]
 

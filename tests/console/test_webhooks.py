@@ -109,6 +109,7 @@ def test_masked_payload_shows_the_words_of_the_service_and_no_finding(api):
 
     check = shown["data"]["check"]
     assert shown["event"] == "check.completed"
+    assert shown["data"]["report"]["id"] == str(event.report_id)
     assert (check["status"], check["riskLevel"]) == ("COMPLETED", "LOW")
     assert check["details"] == {"status": DOTS, "idNumber": f"{DOTS}5678"}
     assert [check["summary"], shown["data"]["subject"]["id"]] == [DOTS, DOTS]

@@ -31,8 +31,8 @@ UNMASKED_KEYS = {
     "linkSentTo",
     "ofClient",
 }
-# Members that hold findings, whose own members may have the names of others
-FINDINGS = {"details", "changes"}
+# Members about a person, whose own members may have the names of others
+ABOUT_PEOPLE = {"subject", "details", "changes"}
 
 
 def normalise_identifier(identifier: str) -> str:
@@ -44,9 +44,9 @@ def normalise_identifier(identifier: str) -> str:
 def mask(value: Any, key: str = "", unmasked: Collection[str] = UNMASKED_KEYS) -> Any:
     """Return the value in the same shape, with texts recognisable but of no use.
 
-    Members named in `unmasked` stay, but not among the findings of a check.
+    Members named in `unmasked` stay, but not among what is known about a person.
     """
-    if key in FINDINGS:
+    if key in ABOUT_PEOPLE:
         unmasked = UNMASKED_KEYS
     if isinstance(value, dict):
         return {name: mask(member, name, unmasked) for name, member in value.items()}
