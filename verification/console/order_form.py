@@ -13,6 +13,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from verification.batches.cells import MAX_ROWS, Sheet
+from verification.batches.headings import is_name
 from verification.batches.spreadsheet import (
     ACCEPTED,
     NoRows,
@@ -360,12 +361,23 @@ class DetailsForm(forms.Form):
         typed = {name: self.cleaned_data[name] for name in self.inputs}
         return {n: ON if value is True else (value or "") for n, value in typed.items()}
 
+    def clean(self) -> dict[str, Any]:
+        # A file refuses the same names; the API takes any.
+        is_company = self.data.get("subject_type") == SubjectType.COMPANY
+        name = self.cleaned_data.get(FULL_NAME)
+        if name and not is_name(name, of_company=is_company):
+            self.add_error(FULL_NAME, _("This is not a name. Write the name"))
+        return self.cleaned_data
+
     def add_faults(self, faults: Iterable[Fault]) -> None:
-        """Show each fault at its field, or above the form if there is no field."""
+        """Show each text once at its field, or above the form if there is no field."""
         self.is_valid()
-        for fault in faults:
-            name = "-".join(path_in_item(fault))
-            text = fault_text(fault, self.inputs)
+        # Several checks can need the same field.
+        texts = (
+            ("-".join(path_in_item(fault)), fault_text(fault, self.inputs))
+            for fault in faults
+        )
+        for name, text in dict.fromkeys(texts):
             self.add_error(name if name in self.fields else None, text)
 
 
