@@ -272,6 +272,6 @@ def test_officer_works_through_the_queue_by_its_keys(page, own_client, service):
     press_access_key(page, "s")
     expect(page.get_by_label("Search")).to_be_focused()
     press_access_key(page, "n")
-    expect(page.get_by_text("It is yours.")).to_be_visible()
+    expect(page.get_by_text("The report is assigned to you.")).to_be_visible()
     press_access_key(page, "q")
     expect(rows).to_have_count(1)

@@ -205,7 +205,7 @@ def test_member_takes_the_next_case_and_decides(owner, api: Api):
 
     assert answer["Location"] == owner.url("reports-detail", report=report)
     html = owner.page("reports-detail", report=report)
-    assert "It is yours." in html
+    assert "The report is assigned to you." in html
     assert "Give back" in html
     owner.post("reports-decide", {"status": "APPROVED"}, report=report)
     assert shown(owner) == []

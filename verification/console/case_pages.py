@@ -210,7 +210,8 @@ def take_next(place: Place) -> HttpResponse:
         return taken
     if case is None:
         return place.to("queue", success=_("Nothing waits for you to take it."))
-    return place.to("reports-detail", success=_("It is yours."), report=case.pk)
+    done = _("The report is assigned to you.")
+    return place.to("reports-detail", success=done, report=case.pk)
 
 
 @post_required(Permission.DECIDE_REPORTS)

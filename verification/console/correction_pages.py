@@ -168,9 +168,8 @@ def take(place: Place, correction: UUID) -> HttpResponse:
     _require(place, correction)
     with _refusing(place, correction):
         corrections.take(correction, place.by)
-    return place.to(
-        "corrections-detail", success=_("It is in review."), correction=correction
-    )
+    done = _("The correction is in review.")
+    return place.to("corrections-detail", success=done, correction=correction)
 
 
 @member_required(Permission.DECIDE_CORRECTIONS)

@@ -322,12 +322,12 @@ def _going_live(place: Place, figures: Figures) -> Iterator[Need]:
 Finder = Callable[[Place, Figures], Iterator[Need]]
 FINDERS: list[tuple[Permission, Finder]] = [
     (Permission.DECIDE_REPORTS, _cases),
-    (Permission.SEE_ADMINISTRATION, _deliveries),
-    (Permission.SEE, _policy),
-    (Permission.SEE_ADMINISTRATION, _balance),
+    (Permission.MANAGE_WEBHOOKS, _deliveries),
+    (Permission.MANAGE_SETTINGS, _policy),
+    (Permission.MANAGE_SETTINGS, _balance),
     (Permission.DECIDE_CORRECTIONS, _corrections),
     (Permission.DECIDE_REPORTS, _notices),
     (Permission.ORDER, _consents),
-    (Permission.SEE, _alerts),
-    (Permission.SEE_ADMINISTRATION, _going_live),
+    (Permission.MANAGE_MONITORING, _alerts),
+    (Permission.GO_LIVE, _going_live),
 ]

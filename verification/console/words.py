@@ -205,7 +205,7 @@ WORDS: dict[Topic, Mapping[str, Promise | str]] = {
     },
     Topic.CONSENT_MODE: {
         Consent.Mode.SERVICE_HOSTED: _("asked for by us"),
-        Consent.Mode.CUSTOMER_ATTESTED: _("attested by you"),
+        Consent.Mode.CUSTOMER_ATTESTED: _("attested by your workspace"),
     },
     Topic.PAYER: {
         PaymentMode.SELF: _("Your workspace"),
