@@ -218,7 +218,7 @@ def order_file(hands) -> None:
     hands.choose("National identity")
     hands.press("Continue")
     hands.give(FILE)
-    hands.write("Purpose (optional)", "Loan application")
+    hands.write("Purpose", "Loan application")
     hands.press("Check the file")
     expect(hands.page.get_by_text("200 rows without errors")).to_be_visible()
     hands.press("Order 200 reports for KES 10,000.00")

@@ -248,10 +248,14 @@ def test_cell_that_two_checks_need_is_listed_once(admin):
     assert faults(page) == ["Row 2, ID number: Fill this in"]
 
 
-def test_what_all_rows_lack_is_said_once(sender):
+def test_what_all_rows_lack_is_said_once_and_leads_to_its_form(sender):
     lacking = {"purpose": "", "consent-obtained": ""}
+    assert "Purpose (optional)" not in sender.visitor.http.get(sender.url).text
 
-    assert faults(sender.send(people(), **lacking)) == [
+    page = sender.send(people(), **lacking)
+
+    assert re.search(r'<li><a href="[^"]*again=[^"]*">Purpose: Fill this in', page)
+    assert faults(page) == [
         "Purpose: Fill this in",
         "You have the consent of the subject: Confirm it, or let us ask the subject",
     ]
@@ -547,6 +551,17 @@ def test_reused_results_are_counted(sender, api: Api):
 
     assert "reports for KES 100.00" in page
     assert "Earlier results that are still fresh are used again" in page
+
+
+def test_earlier_report_is_pointed_out_by_row_and_name(sender):
+    sender.order(people(PEOPLE[1]))
+    made = Report.objects.get()
+
+    page = sender.send(people())
+
+    assert re.search(
+        rf'Row 3 · <a href="[^"]*{made.pk}"[^>]*><bdi>Otieno Odhiambo', page
+    )
 
 
 def test_check_that_was_withdrawn_since_the_quote_orders_nothing(sender):
@@ -848,7 +863,7 @@ def test_all_who_have_not_answered_are_reminded_once_a_day(admin):
     page = sender.visitor.http.post(url, follow=True).content.decode()
 
     assert "New links sent: 1." in page
-    assert "within the last day: 1." in page
+    assert "a link or a reminder from the last day: 1." in page
     assert "no address that we can use: 1." in page
     generations = dict(Consent.objects.values_list("report", "generation"))
     assert [generations[pk] for pk in batch.report_ids] == [1, 2, 1, 1]
@@ -856,6 +871,9 @@ def test_all_who_have_not_answered_are_reminded_once_a_day(admin):
     assert AuditEvent.objects.filter(action="report.consent-resent").count() == 1
     page = sender.visitor.http.post(url, follow=True).content.decode()
     assert "New links sent: 0." in page
+    Consent.objects.update(link_made_at=now())
+    page = sender.visitor.page("reports-batch", batch=batch.pk)
+    assert "Each has a link or a reminder from the last day." in page
     assert unreached != asked
 
 

@@ -86,6 +86,7 @@ from verification.console.orders import (
     METHODS,
     Choice,
     Offer,
+    Quote,
     QuoteChanged,
     QuotedLine,
     covers,
@@ -143,7 +144,7 @@ RESULT_COLUMNS = (
 CHECK_COLUMNS = (_("Status"), _("Risk"))
 # Why a subject got no further link
 UNSENT = (
-    (Outcome.RECENT, _("Not sent, as a link went out within the last day")),
+    (Outcome.RECENT, _("Not sent, as there is a link or a reminder from the last day")),
     (Outcome.UNREACHED, _("Not sent, as the report has no address that we can use")),
     (Outcome.CHANGED, _("Not sent, as the subject has just answered")),
     (Outcome.LEFT, _("Not sent yet: send again to go on")),
@@ -472,13 +473,22 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
         "reused": sum(line.reused_at is not None for line in lines),
         "unreached": unreached,
         "is_covered": covers(place.client, quote.charge),
-        "others": same_subject_reports(
-            place.client, [one.order for one in quote.orders]
-        ),
+        "others": _others(place, judged, quote),
         "repairs": judged.repairs[:SHOWN_REPAIRS],
         "more_repairs": max(len(judged.repairs) - SHOWN_REPAIRS, 0),
         "rows": [_shown_cells(judged, row) for row in _ends(judged.rows.rows)],
     }
+
+
+def _others(place: Place, judged: Judged, quote: Quote) -> list[tuple[int, Report]]:
+    """Return newer reports about subjects of the file, each with its row."""
+    orders = [one.order for one in quote.orders]
+    rows = {
+        order.subject.in_workspace(*place.client.where).id: row.line.number
+        for row, order in zip(judged.rows.rows, orders, strict=True)
+    }
+    found = same_subject_reports(place.client, orders)
+    return [(rows[report.subject_id], report) for report in found]
 
 
 def _ends(rows: Sequence[Row]) -> Sequence[Row]:

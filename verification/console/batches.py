@@ -9,7 +9,7 @@ none. The same cells are ordered again only if the member confirms it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 import orjson
@@ -62,11 +62,7 @@ def columns_of(choice: Choice, offer: Offer) -> list[Input]:
 
 def common_inputs(choice: Choice, offer: Offer) -> list[Input]:
     """Return what can be typed once for all rows; a cell of the file wins."""
-    return [
-        replace(one, is_required=False, other="")
-        for one in inputs_of(choice, offer)
-        if is_common(one)
-    ]
+    return [one for one in inputs_of(choice, offer) if is_common(one)]
 
 
 def is_common(one: Input) -> bool:
