@@ -66,6 +66,9 @@ def test_member_hands_the_notice_over(owner, api: Api, officer: Officer):
     notice = AdverseNotice.objects.get()
     page = owner.page("reports-detail", report=report)
     assert "No message reached the person." in page
+    # The hand-over is the next job, so its button alone is filled.
+    (primary,) = re.findall(r'<button class="primary[^>]*>([^<]*)', page)
+    assert primary == "Record the hand-over"
 
     fields = {"by": "Peter Otieno", "on": localdate(timezone=NAIROBI).isoformat()}
     said = owner.messages_after("notices-hand-over", fields, notice=notice.pk)

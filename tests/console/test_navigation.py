@@ -16,6 +16,7 @@ from verification.console import navigation
 from verification.console.templatetags.console import drawings
 from verification.console.words import STATES
 from verification.decisions.models import Case
+from verification.reports.models import Report
 from verification.values.clock import now
 
 
@@ -148,6 +149,19 @@ def test_finder_names_reports_pages_and_actions(owner, api: Api):
     assert "1 report found" in found
     assert owner.url("keys-create") in owner.page("find", query={"search": "make"})
     assert owner.url("webhooks") in owner.page("find", query={"search": "WEBH"})
+
+
+def test_search_opens_its_only_match_and_lists_several(owner, api: Api):
+    first = api.create(person(), person(idNumber="22222222"))[0]
+    number = Report.objects.get(pk=first["id"]).number
+
+    def led_to(text):
+        return owner.get("find", query={"search": text, "open": ""})["Location"]
+
+    assert led_to(number) == owner.url("reports-detail", report=first["id"])
+    assert led_to("keys") == owner.url("keys")
+    for text in ("wanjiku", "nobody", ""):
+        assert led_to(text) == f"{owner.url('reports')}?search={text}"
 
 
 def test_finder_shows_no_report_for_one_letter_or_to_strangers(owner, stranger, api):

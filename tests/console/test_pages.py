@@ -47,6 +47,7 @@ from verification.reports.status import record_note
 from webhooks.models import Attempt, Configuration, DeliveryStatus
 from workspaces import keys, members
 from workspaces.models import (
+    Account,
     ApiKey,
     Invitation,
     LedgerEntry,
@@ -367,6 +368,16 @@ def test_top_up_link_shows_when_a_provider_takes_money(
     page = owner.page("money", "production")
     assert ("/t/" in page) is leads
     assert ("write to Verification reports (help@operator.test)" in page) is not leads
+
+
+def test_top_up_is_for_members_who_manage_money_that_runs_out(
+    owner, viewer, api, settings
+):
+    settings.PAYMENT_PROVIDER = "paystack"
+
+    assert "/t/" not in viewer.page("money", "production")
+    assert "/t/" not in owner.page("money")
+    Account.objects.filter(pk=api.account.pk).update(ceiling=0)
     assert "/t/" in owner.page("money")
 
 

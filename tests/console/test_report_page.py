@@ -17,6 +17,7 @@ from verification.console.timeline import HAPPENED, timeline_of
 from verification.db.ids import uuid7
 from verification.reports.models import Report
 from verification.reports.status import record_note
+from workspaces.models import Workspace
 
 # Reserved in the sandbox: the source refuses the request.
 REFUSED = "90000008"
@@ -207,10 +208,13 @@ def test_progress_of_others_is_not_found(stranger, api):
 def test_restricted_report_says_so(owner, api):
     made = create_ready_report(api)
     Report.objects.filter(pk=made).update(restricted_at=now())
+    Workspace.objects.update(decision_hours=24)
 
     words = plain(owner.page("reports-detail", report=made))
 
     assert "do not use this report for anything else" in words
+    assert "cannot be decided: the subject objected" in words
+    assert "needs no decision" not in words
 
 
 def test_erased_report_shows_its_certificate_and_no_details(owner, api):
@@ -221,6 +225,7 @@ def test_erased_report_shows_its_certificate_and_no_details(owner, api):
 
     assert "Details erased" in words
     assert f"Certificate {erasure.number} (PDF)" in words
+    assert words.count("The details of the subject were erased") == 2
     assert "Wanjiku" not in words
 
 

@@ -255,6 +255,13 @@ def test_stranger_finds_no_page_of_the_workspace(rows, owner, stranger):
         assert stranger.http.post(theirs).status_code == 404, name
 
 
+def test_page_that_a_member_does_not_find_is_of_the_console(owner):
+    html = owner.http.get("/console/nowhere").content.decode()
+
+    assert "There is no page at this address in your workspaces." in html
+    assert "M-Pesa" not in html
+
+
 def test_rows_of_another_workspace_are_not_found_in_ones_own(rows, stranger):
     places = {name: page_arguments(name, rows) for name in TABLE}
     of_rows = {

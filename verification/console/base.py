@@ -154,9 +154,13 @@ class Place:
 
     @property
     def top_up_url(self) -> str:
-        """The page where the member can top up the balance; empty if they cannot."""
-        can_pay = self.is_sandbox or bool(settings.PAYMENT_PROVIDER)
-        may_pay = has_permission(self.member, Permission.SEE_ADMINISTRATION)
+        """The page where the member can top up the balance; empty if they cannot.
+
+        Play money needs it only once a test key has limited it.
+        """
+        is_limited = self.account.ceiling is not None
+        can_pay = is_limited if self.is_sandbox else bool(settings.PAYMENT_PROVIDER)
+        may_pay = has_permission(self.member, Permission.MANAGE_SETTINGS)
         return top_up_url(self.account.pk) if can_pay and may_pay else ""
 
     @property

@@ -226,7 +226,9 @@ REFUSALS: dict[Obstacle, Any] = {
     Obstacle.NOT_ENDED: _("You can decide once the checks have finished."),
     Obstacle.NOT_RUN: _("None of its checks was run."),
     Obstacle.CANCELLED: _("The report was cancelled."),
-    Obstacle.RESTRICTED: _("The subject objected to further use."),
+    Obstacle.RESTRICTED: _(
+        "The report cannot be decided: the subject objected to further use."
+    ),
     Obstacle.ERASED: _("The personal data of the report was erased."),
     Obstacle.SUSPENDED: _("The workspace is suspended."),
     Obstacle.PROPOSED: _("Nothing was done: somebody proposed a decision meanwhile."),
@@ -321,11 +323,16 @@ def decision_context(
     may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
     obstacle = verbs.obstacle_of(report)
     is_open = may_decide and not obstacle and not proposal
+    notices = notices_context(report)
     return {
         "present": verbs.present_of(made),
         "proposal": proposal,
         "waiting": verbs.waiting_of(made),
-        "notices": notices_context(report),
+        "notices": notices,
+        "has_to_hand_over": any(
+            one["is_open"] and one["row"].state == NoticeState.UNDELIVERED
+            for one in notices
+        ),
         "is_own_proposal": bool(proposal and place.member.user_id in proposal.makers),
         "decisions": [_decision_view(one, names) for one in made],
         "no_decision": REFUSALS[obstacle] if obstacle else "",

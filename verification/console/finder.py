@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.parse import urlencode
 
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -54,12 +55,20 @@ class Found(NamedTuple):
 
 @member_required()
 def find(place: Place) -> HttpResponse:
-    """List what matches the text; without a text, all pages and actions."""
+    """List what matches the text; without a text, all pages and actions.
+
+    With `open`, which the form sends, lead to the only match, or else to the list.
+    """
     text = one_line(place.request.GET.get("search", ""))[:200]
     filters = Filters(search=text)
     is_long = len(text) >= LEAST_LETTERS
     reports = list_newest(*place.where, filters, MOST_REPORTS) if is_long else []
     pages = [one for one in _pages(place) if text.lower() in str(one.label).lower()]
+    if "open" in place.request.GET:
+        urls = [place.url("reports-detail", report=one.pk) for one in reports]
+        urls += [one.url for one in pages]
+        listed = f"{place.url('reports')}?{urlencode({'search': text})}"
+        return HttpResponseRedirect(urls[0] if len(urls) == 1 else listed)
     return place.render(
         "parts/found", {"reports": reports, "pages": pages, "text": text}
     )

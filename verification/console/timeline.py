@@ -14,6 +14,7 @@ from verification.console.words import STATES, State, Topic
 from verification.reports.models import Report, StatusChange
 from verification.reports.status import CHECK_ENDED, SUBJECT_ACTOR
 
+ERASED = "subject erased"
 # What the timeline stores, as the page shows it
 HAPPENED: dict[str, State] = {
     "created": State(_("Ordered"), "", "file-pen-line"),
@@ -36,7 +37,7 @@ HAPPENED: dict[str, State] = {
     ),
     "paid": State(_("Paid"), "is-ok", "hand-coins"),
     "payment expired": State(_("Not paid in time"), "is-bad", "alarm-clock"),
-    "subject erased": State(_("The details of the subject were erased"), "", "trash-2"),
+    ERASED: State(_("The details of the subject were erased"), "", "trash-2"),
     "cancelled": State(_("Cancelled"), "", "ban"),
     "decided": State(_("Decided"), "is-ok", "gavel"),
     "decision proposed": State(_("A decision was proposed"), "is-wait", "users"),
@@ -93,7 +94,12 @@ def timeline_of(report: Report) -> list[Entry]:
     """Return what happened to the report, the newest first."""
     changes = list(report.status_changes.all())
     names = _names_of(report, {change.actor for change in changes})
-    return list(_entries(changes, names))[::-1]
+    entries = list(_entries(changes, names))
+    if report.erased_at and all(one.trigger != ERASED for one in changes):
+        # The erasure of an ended report changes no status.
+        entries.append(Entry(report.erased_at, *HAPPENED[ERASED], ""))
+        entries.sort(key=lambda entry: entry.at)
+    return entries[::-1]
 
 
 def _entries(
