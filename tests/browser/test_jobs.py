@@ -86,7 +86,7 @@ class Hands:
     def list_found(self, text):
         self.page.keyboard.type(text)
         self.page.keyboard.press("Enter")
-        self.page.wait_for_url(re.compile(r"/reports/(.*search=|[0-9a-f-]{36}/)"))
+        self.page.wait_for_url(re.compile(r"/reports/(.*search=|[0-9a-f-]{36}$)"))
         return self.page.get_by_role("main")
 
 
