@@ -204,7 +204,7 @@ def test_faults_are_shown_by_row_and_column_with_the_rows(sender):
     assert faults(page) == [
         "Row 3, ID number: Fill this in",
         "Row 4, Full name: Fill this in",
-        "Row 4, Your reference: This is too long",
+        "Row 4, Your reference: Use at most 100 characters",
     ]
     assert '<a href="#cell-3-1">' in page
     assert 'id="cell-3-1"' in page
@@ -257,7 +257,7 @@ def test_what_all_rows_lack_is_said_once_and_leads_to_its_form(sender):
     assert re.search(r'<li><a href="[^"]*again=[^"]*">Purpose: Fill this in', page)
     assert faults(page) == [
         "Purpose: Fill this in",
-        "You have the consent of the subject: Confirm it, or let us ask the subject",
+        "You have the consent of the subject: Confirm it, as the checks need a consent",
     ]
 
 
@@ -273,7 +273,7 @@ WRONG_CELLS = [
     ("When it was given", "2999-01-01", "Choose a time that has passed"),
     ("How it was given", "By pigeon", "Choose one of the list"),
     ("obtained", "maybe", "Write yes or no"),
-    ("obtained", "no", "Confirm it, or let us ask the subject"),
+    ("obtained", "no", "Confirm it, as the checks need a consent"),
 ]
 
 
@@ -537,7 +537,7 @@ def test_changed_price_is_shown_before_anything_is_ordered(sender):
 
     page = sender.press("order")
 
-    assert "the price or an earlier report has changed" in page
+    assert "the rows or their price changed" in page
     assert "reports for KES 180.00" in page
     assert count_rows() == before
     assert "Reports ordered: 3." in sender.press("order")
@@ -624,7 +624,7 @@ def test_drafts_are_not_launched_for_another_price_or_another_set(sender):
 
     answer = sender.visitor.post(fields={"digest": digest}, **launch)
 
-    assert "has changed" in answer.content.decode()
+    assert "their price changed" in answer.content.decode()
     digest = DIGEST.search(answer.content.decode())[1]
     Report.objects.filter(pk=batch.report_ids[0]).update(
         status="CANCELLED", completed_at=now()

@@ -147,7 +147,7 @@ def test_list_of_rules_counts_unread_alerts_up_to_a_limit(owner):
 
 FAULTS = [
     ({"subject-idNumber": ""}, "Fill in “ID number”"),
-    ({"consent-obtained": ""}, "You have the consent of the subject: Confirm it"),
+    ({"consent-obtained": ""}, "the subject: Confirm it, as the checks need a consent"),
     ({"subject-fullName": ".."}, "Full name: This is not a name"),
     ({"checks": []}, "Checks: Choose at least one"),
     ({"cadence": "HOURLY"}, "How often: "),

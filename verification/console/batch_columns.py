@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
 
@@ -113,10 +112,8 @@ def _labels(label: Text) -> list[str]:
     found = []
     for language in LANGUAGES:
         with override(language):
-            found += [
-                str(label),
-                str(format_lazy(_("{label} (optional)"), label=label)),
-            ]
+            optional = _("(optional)")
+            found += [str(label), f"{label} {optional}"]
     return found
 
 

@@ -77,7 +77,6 @@ from verification.console.order_form import (
     needed_text,
 )
 from verification.console.order_pages import (
-    CHANGED,
     NOT_COVERED,
     choice_form,
     require_order_rate,
@@ -127,6 +126,7 @@ ROW = re.compile(r"\d{1,5}")
 CELL = re.compile(r"cell-(\d{1,5})-(\d{1,3})")
 # A cell of a page shows no more of a text.
 SHOWN_LETTERS = 100
+CHANGED = _("Nothing is ordered yet: the rows or their price changed. Look again.")
 UNCONFIRMED = _(
     "Nothing was ordered. Read what stands above the price, and confirm it below."
 )

@@ -494,12 +494,12 @@ def _field(one: Input) -> forms.Field:
     label = one.label
     if one.kind == "FLAG":
         return forms.BooleanField(label=label, required=False)
-    if not (one.is_required or one.other):
-        label = format_lazy(_("{label} (optional)"), label=label)
+    suffix: Any = None if one.is_required or one.other else _("(optional)")
     if one.kind in {"METHOD", "COUNTRY"}:
         choices = METHODS if one.kind == "METHOD" else COUNTRIES
         return forms.ChoiceField(
             label=label,
+            label_suffix=suffix,
             choices=[("", _("Choose one")), *choices],
             widget=LongSelect,
             required=False,
@@ -507,7 +507,7 @@ def _field(one: Input) -> forms.Field:
         )
     hint = one.hint
     if one.other:
-        this = format_lazy(_("This, or: {other}"), other=one.other)
+        this = format_lazy(_("Fill in this or “{other}”"), other=one.other)
         hint = format_lazy("{this}. {hint}", this=this, hint=hint) if hint else this
     widget = WIDGETS.get(one.kind, forms.TextInput)
     # The browser's own details are those of the member, not of the subject.
@@ -518,5 +518,9 @@ def _field(one: Input) -> forms.Field:
         **ATTRIBUTES.get(one.kind, {}),
     }
     return forms.CharField(
-        label=label, required=False, help_text=hint, widget=widget(attrs=attributes)
+        label=label,
+        label_suffix=suffix,
+        required=False,
+        help_text=hint,
+        widget=widget(attrs=attributes),
     )

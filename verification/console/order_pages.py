@@ -45,7 +45,7 @@ from verification.console.orders import (
     require_known,
     save_draft,
 )
-from verification.console.templatetags.console import money
+from verification.console.templatetags.console import moment, money
 from verification.payments.registry import accepts_payments
 from verification.reports.create import NewReport
 from verification.reports.drafts import as_item
@@ -63,8 +63,9 @@ PRICES_PER_MINUTE = 180
 # Shorter than the time for which orders are remembered by their key.
 QUOTE_LIFETIME = 24 * 3600
 LOOK = _("Nothing is ordered yet. Look at the price, then order.")
-CHANGED = _(
-    "Nothing is ordered yet: the price or an earlier report has changed. Look again."
+CHANGED = _("Nothing is ordered yet: the price has changed. Look again.")
+REPEATED = _(
+    "Nothing is ordered yet: there is a report about this subject from {time}."
 )
 SENT_BEFORE = _(
     "Nothing is ordered yet: another order was sent from this page. Look again."
@@ -229,8 +230,12 @@ def _render(
     texts: Mapping[str, str] | None = None,
     shows_faults: bool = False,
     error: Text = "",
+    changed: Quote | None = None,
 ) -> HttpResponse:
-    """Show the page with its price: of the item, or without its subject."""
+    """Show the page with its price: of the item, or without its subject.
+
+    The page says what differs from a quote that has `changed`.
+    """
     choice, offer = form.choice.choice, place.offer
     price = estimate_price(choice, offer)
     if choice.definitions(offer) and (texts is not None or not form.errors):
@@ -242,6 +247,11 @@ def _render(
         except InvalidRequest as e:
             if shows_faults:
                 form.details.add_faults(_of_typed(e.faults, values))
+    if changed:
+        new = [one for one in price.others if str(one.pk) not in changed.known]
+        error = CHANGED
+        if new:
+            error = format_html(str(REPEATED), time=moment(new[0].created_at))
     known = [str(report.pk) for report in price.others]
     quote = Quote(uuid4().hex, price.digest, known)
     shown = {
@@ -283,7 +293,7 @@ def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
         form.details.add_faults(e.faults)
         return _render(place, form)
     except QuoteChanged:
-        return _render(place, form, error=CHANGED)
+        return _render(place, form, changed=quote)
     except IdempotencyKeyReused:
         return _render(place, form, error=SENT_BEFORE)
     except InsufficientBalance:

@@ -8,6 +8,7 @@ Nothing here knows a page. A form, and each row of a file, has texts by the name
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -919,7 +920,7 @@ BY_PLACE: dict[tuple[str, str], Any] = {
     ("payer-email", "required"): _("Enter an e-mail address or a phone number"),
     ("consent", "consent-required"): _("The chosen checks need a consent"),
     ("consent-obtained", "consent-required"): _(
-        "Confirm it, or let us ask the subject"
+        "Confirm it, as the checks need a consent"
     ),
     ("consent-obtainedAt", "consent-required"): _(
         "The subject objected after that: a newer consent is needed"
@@ -940,7 +941,7 @@ BY_KIND: dict[tuple[str, str], Any] = {
 }
 BY_CODE: dict[str, Any] = {
     **dict.fromkeys(("required", "missing-input"), REQUIRED_ERROR["required"]),
-    "too-long": _("This is too long"),
+    "too-long": _("Use at most {most} characters"),
     "invalid-choice": _("Choose one of the list"),
     "inactive-check": _("A chosen check is not offered any more"),
     "unknown-check": _("A chosen check is not offered any more"),
@@ -961,9 +962,13 @@ def fault_text(fault: Fault, inputs: Mapping[str, Input]) -> str:
     """Return the text of the fault for a member; `inputs` has the inputs by name."""
     place = "-".join(path_in_item(fault))
     kind = inputs[place].kind if place in inputs else ""
-    text = (
+    text = str(
         BY_PLACE.get((place, fault.code))
         or BY_KIND.get((kind, fault.code))
         or BY_CODE.get(fault.code)
+        or fault.detail
     )
-    return str(text or fault.detail)
+    if fault.code == "too-long":
+        # Only the English sentence of the API has the limit.
+        text = text.format(most=re.sub(r"\D", "", fault.detail))
+    return text
