@@ -3,6 +3,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.utils.timezone import now
 
 from tests.checks.engine import (
@@ -52,7 +53,8 @@ def test_two_workers_claim_different_checks(api):
     assert len(claimed) == len(set(claimed)) == 180
 
 
-def test_claim_takes_the_longest_due_checks_first(api):
+@pytest.mark.parametrize("join", ["nestloop", "mergejoin"])
+def test_claim_takes_the_longest_due_checks_first(api, join):
     api.create(person())
     results = list(CheckResult.objects.order_by("position"))
     for hours, result in enumerate(results):
@@ -61,7 +63,10 @@ def test_claim_takes_the_longest_due_checks_first(api):
             next_attempt_at=due, turn_at=due
         )
 
-    order = [claim_one().result_id for _ in results]
+    with connection.cursor() as cursor:
+        for other in {"nestloop", "hashjoin", "mergejoin"} - {join}:
+            cursor.execute(f"SET LOCAL enable_{other} = off")
+    order = [claim_one().result_id, *[claimed.result_id for claimed in claim(10)]]
 
     assert order == [result.pk for result in reversed(results)]
 

@@ -40,16 +40,16 @@ MAX_SMALL_REQUEST = 50
 TURN_INTERVAL = timedelta(milliseconds=5)
 
 DUE = """
-SELECT id, '' AS source FROM checks_checkresult
+SELECT id, turn_at AS turn, '' AS source FROM checks_checkresult
 WHERE waits_for = '' AND next_attempt_at <= statement_timestamp()
 ORDER BY turn_at, id LIMIT %s FOR UPDATE SKIP LOCKED
 """
 # The index of waiting checks begins with the source.
 QUEUED = """
-SELECT w.id, free.source
+SELECT w.id, w.turn_at AS turn, free.source
 FROM unnest(%s::text[], %s::int[]) AS free(source, room)
 CROSS JOIN LATERAL (
-    SELECT id FROM checks_checkresult
+    SELECT id, turn_at FROM checks_checkresult
     WHERE waits_for <> '' AND waits_for = free.source
         AND next_attempt_at <= statement_timestamp()
     ORDER BY turn_at, id LIMIT free.room FOR UPDATE SKIP LOCKED
@@ -65,7 +65,7 @@ CLAIM_DUE, CLAIM_QUEUED = (
     next_attempt_at = lease.ends, turn_at = lease.ends
         """,
         returning="""
-    claimed.id, report_id, definition_id, name, attempt, tries,
+    due.turn, claimed.id, report_id, definition_id, name, attempt, tries,
     claims, fence, started_at, reused_from_id, revision, due.source,
     started_at = lease.begins
         """,
@@ -188,7 +188,8 @@ def claim_queued(rooms: Mapping[str, int]) -> list[Claim]:
 def _claim(sql: str, values: list[Any]) -> list[Claim]:
     with connection.cursor() as cursor:
         cursor.execute(sql, [*values, None, settings.CHECK_LEASE_SECONDS])
-        rows = cursor.fetchall()
+        # The update returns its rows in any order: sorted by their turns and ids.
+        rows = [row[1:] for row in sorted(cursor.fetchall())]
     if not rows:
         return []
     # Read with the claim, so that consent and suspension are current for the call.
