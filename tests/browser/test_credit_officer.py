@@ -121,7 +121,7 @@ def links_of(service, workspace: str, cause: str) -> dict[str, str]:
 
 
 def order_all(page) -> None:
-    page.get_by_role("link", name="Order from a file").click()
+    page.get_by_role("link", name="Order from a file").first.click()
     page.get_by_role("radio", name="Loan").check()
     page.get_by_role("button", name="Continue").click()
     wrong = file_of("applicants.csv", csv_file(HEADINGS, *WRONG))
