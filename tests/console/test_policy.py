@@ -289,7 +289,7 @@ def test_broken_version_is_told_to_members_and_on_the_report(owner, viewer, api:
     run_policy()
 
     assert "It is broken, so a person reviews each report" in viewer.page("policy")
-    assert "Your policy is broken" in viewer.page("dashboard")
+    assert "Your policy is broken" in owner.page("dashboard")
     html = owner.page("reports-detail", report=report)
     assert "named something that was gone" in html
 
