@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -57,11 +58,18 @@ class Syslog:
             if how == DIES_AT_ONCE:
                 plain.close()
                 continue
+            raw = plain.dup()
             try:
                 connection = self.context.wrap_socket(plain, server_side=True)
             except ssl.SSLError:
-                # The client does not trust the certificate, or has none of its own.
+                # The client does not trust the certificate, or has none of its own. It
+                # gets an alert, and no reset of a connection with unread bytes.
+                with suppress(OSError):
+                    while raw.recv(65536):
+                        pass
                 continue
+            finally:
+                raw.close()
             text = connection.recv(100)
             if how == DIES_UNREAD:
                 os.close(connection.detach())

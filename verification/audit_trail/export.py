@@ -13,7 +13,8 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -40,6 +41,7 @@ BATCH_SIZE = 1_000
 JOB_SECONDS = 20
 TIMEOUT_SECONDS = 20.0
 SYSLOG_PORT = 6514
+READ_BYTES = 65536
 # RFC 5424, 6.2.1: facility 13 (log audit), severity 6 (informational)
 PRIORITY = 13 * 8 + 6
 
@@ -146,14 +148,36 @@ def _send_syslog(host: str, port: int, lines: Sequence[dict[str, Any]]) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if settings.AUDIT_EXPORT_CERTIFICATE_FILE:
         context.load_cert_chain(settings.AUDIT_EXPORT_CERTIFICATE_FILE)
-    with (
-        socket.create_connection((host, port), TIMEOUT_SECONDS) as plain,
-        context.wrap_socket(plain, server_hostname=host) as connection,
-    ):
-        connection.sendall(b"".join(map(_frame, lines)))
-        # Send close_notify, and wait for that of the receiver. OSError if it ends the
-        # connection without one.
-        connection.unwrap()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=host)
+    with socket.create_connection((host, port), TIMEOUT_SECONDS) as plain:
+
+        def do(step: Callable[[], Any]) -> None:
+            """Take a step of TLS: send what it writes, read what it waits for."""
+            while True:
+                is_done = True
+                try:
+                    step()
+                except ssl.SSLWantReadError:
+                    is_done = False
+                plain.sendall(outgoing.read())
+                if is_done:
+                    return
+                if not (received := plain.recv(READ_BYTES)):
+                    raise NotTaken("end without close_notify")
+                incoming.write(received)
+
+        do(tls.do_handshake)
+        do(lambda: tls.write(b"".join(map(_frame, lines))))
+        # `unwrap` takes an alert for a close_notify: it only sends ours, as it has
+        # nothing to read, and `read` tells the two apart.
+        with suppress(ssl.SSLWantReadError):
+            tls.read()
+        with suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        with suppress(ssl.SSLZeroReturnError):
+            while True:
+                do(tls.read)
 
 
 def _frame(line: dict[str, Any]) -> bytes:
