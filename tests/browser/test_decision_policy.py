@@ -21,7 +21,7 @@ def test_owner_switches_a_policy_on(page, own_client, service):
     console = f"{service.url}/console/{own_client.workspace}/sandbox"
     log_in(page, service, OWNER)
     page.goto(f"{console}/policy/")
-    page.get_by_role("button", name="Write the first rules").click()
+    page.get_by_role("button", name="Write the first rules").first.click()
     page.get_by_role("link", name="Add a rule").click()
     page.get_by_label("Condition 1: what").select_option(label="The report: score")
     page.get_by_label("Condition 1: comparison").select_option(label="is at least")
