@@ -62,8 +62,8 @@ class Syslog:
             try:
                 connection = self.context.wrap_socket(plain, server_side=True)
             except ssl.SSLError:
-                # The client does not trust the certificate, or has none of its own. It
-                # gets an alert, and no reset of a connection with unread bytes.
+                # The client refuses the certificate, or lacks one of its own. It gets
+                # an alert, and no reset of a connection with unread bytes.
                 with suppress(OSError):
                     while raw.recv(65536):
                         pass

@@ -249,7 +249,7 @@ def test_more_reports_than_a_batch_are_erased(
 
     erase_expired_reports()
 
-    # Not one run for each batch
+    # All batches belong to one run.
     assert RetentionRun.objects.count() == 1
     assert not Report.objects.filter(erased_at=None).exists()
     assert not CheckResult.objects.filter(question__isnull=False).exists()

@@ -169,8 +169,8 @@ def _send_syslog(host: str, port: int, lines: Sequence[dict[str, Any]]) -> None:
 
         do(tls.do_handshake)
         do(lambda: tls.write(b"".join(map(_frame, lines))))
-        # `unwrap` takes an alert for a close_notify: it only sends ours, as it has
-        # nothing to read, and `read` tells the two apart.
+        # `unwrap` takes the receiver's alert for its close_notify. Here it only sends
+        # ours, because nothing is left to read; the last `read` tells the two apart.
         with suppress(ssl.SSLWantReadError):
             tls.read()
         with suppress(ssl.SSLWantReadError):

@@ -407,7 +407,7 @@ def is_sent_twice(member: Member, new: NewDecision, made_id: UUID) -> bool:
 
 
 def _names_of(report: Report, decisions: Sequence[Decision]) -> dict[str, str]:
-    """Return the names of who made, confirmed or refused these, by actor.
+    """Return the names of the people and keys behind these, by actor.
 
     A member without a name is known by their e-mail address while they are a member.
     """

@@ -44,7 +44,7 @@ def normalise_identifier(identifier: str) -> str:
 def mask(value: Any, key: str = "", unmasked: Collection[str] = UNMASKED_KEYS) -> Any:
     """Return the value in the same shape, with texts recognisable but of no use.
 
-    Members named in `unmasked` stay, but not among what is known about a person.
+    The members that `unmasked` names stay, except within `ABOUT_PEOPLE`.
     """
     if key in ABOUT_PEOPLE:
         unmasked = UNMASKED_KEYS
