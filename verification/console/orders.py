@@ -8,7 +8,6 @@ Nothing here knows a page. A form, and each row of a file, has texts by the name
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -968,7 +967,4 @@ def fault_text(fault: Fault, inputs: Mapping[str, Input]) -> str:
         or BY_CODE.get(fault.code)
         or fault.detail
     )
-    if fault.code == "too-long":
-        # Only the English sentence of the API has the limit.
-        text = text.format(most=re.sub(r"\D", "", fault.detail))
-    return text
+    return text.format(most=fault.most) if fault.most else text

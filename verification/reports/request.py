@@ -106,6 +106,8 @@ class Fault:
     path: MemberPath
     code: str
     detail: str
+    # The limit of a text or an array that is too long
+    most: int | None = None
 
 
 class InvalidRequest(Exception):
@@ -401,7 +403,7 @@ def _find_item_faults(
     item: Mapping[str, Any], context: RuleContext, at: MemberPath
 ) -> list[Fault]:
     faults = islice(find_faults(item, context), MAX_FAULTS + 1)
-    return [Fault((*at, *f.path), f.code, f.detail) for f in faults]
+    return [replace(fault, path=(*at, *fault.path)) for fault in faults]
 
 
 def _null_faulty_members(value: Any, wrong: Collection[MemberPath]) -> Any:
@@ -472,8 +474,9 @@ def _shape_fault(problem: Mapping[str, Any], at: MemberPath) -> Fault:
     if kind not in LIBRARY_ERRORS:
         return Fault(path, kind, f"{problem['msg']}.")
     code, words = SHAPE_FAULTS.get(kind, UNEXPECTED_FAULT)
-    facts = {name: str(fact) for name, fact in problem.get("ctx", {}).items()}
-    return Fault(path, code, words.format_map(facts).replace("'", ""))
+    facts = problem.get("ctx", {})
+    detail = words.format_map(facts).replace("'", "")
+    return Fault(path, code, detail, facts.get("max_length"))
 
 
 def find_faults(item: Json, context: RuleContext) -> Iterator[Fault]:
@@ -658,8 +661,10 @@ def _further_input_faults(
             yield Fault(("subject", member), *fault)
 
 
-def _input_error(value: Any, kind: str) -> tuple[str, str] | None:
-    """Return the fault code and detail if the value is not of this type."""
+def _input_error(
+    value: Any, kind: str
+) -> tuple[str, str] | tuple[str, str, int] | None:
+    """Return the code, detail and limit of a fault if the value is not of this type."""
     if kind == "NUMBER":
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "invalid-type", "A number is needed."
@@ -670,7 +675,8 @@ def _input_error(value: Any, kind: str) -> tuple[str, str] | None:
     if not value.strip():
         return "required", "This must not be empty."
     if len(value) > TEXT_LIMIT:
-        return "too-long", f"At most {TEXT_LIMIT} characters are accepted."
+        detail = f"At most {TEXT_LIMIT} characters are accepted."
+        return "too-long", detail, TEXT_LIMIT
     try:
         INPUT_FORMATS[kind](value)
     except PydanticCustomError as e:
