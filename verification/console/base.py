@@ -448,3 +448,8 @@ def names_of_actors(workspace_id: UUID, actors: Iterable[str]) -> dict[str, str]
 @private_page
 def too_large(request: HttpRequest) -> HttpResponse:
     return render(request, "console/too_large.html", status=413)
+
+
+@private_page
+def not_found(request: HttpRequest) -> HttpResponse:
+    return render(request, "console/not_found.html", status=404)

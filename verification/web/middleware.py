@@ -31,7 +31,7 @@ from django.http.response import HttpResponseBase
 from django.middleware.common import CommonMiddleware
 from django.middleware.gzip import GZipMiddleware
 from django.middleware.security import SecurityMiddleware
-from django.urls import is_valid_path
+from django.urls import is_valid_path, reverse
 from django.utils.encoding import escape_uri_path
 from django.utils.http import escape_leading_slashes
 from django.utils.timezone import override
@@ -369,7 +369,7 @@ class PageMiddleware(_Middleware):
             log.error("unhandled exception", exc_info=error)
         if response.status_code == 404:
             return _redirect_bad_link(request) or (
-                pages.not_found(request) if request.resolver_match is None else response
+                _not_found(request) if request.resolver_match is None else response
             )
         return response
 
@@ -377,8 +377,15 @@ class PageMiddleware(_Middleware):
         self, request: HttpRequest, error: Exception
     ) -> HttpResponse | None:
         if isinstance(error, Http404) and not is_api(request):
-            return pages.not_found(request)
+            return _not_found(request)
         return None
+
+
+def _not_found(request: HttpRequest) -> HttpResponse:
+    """Answer with the console's own page to a member who is in the console."""
+    in_console = request.path.startswith(reverse("console:home"))
+    is_member = in_console and request.user.is_authenticated
+    return console.not_found(request) if is_member else pages.not_found(request)
 
 
 def _store_error(request: HttpRequest | None = None, **signal: Any) -> None:

@@ -172,8 +172,6 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 @private_page
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    if request.path.startswith("/console/") and request.user.is_authenticated:
-        return render(request, "console/not_found.html", status=404)
     return _render_error("404", 404)
 
 
