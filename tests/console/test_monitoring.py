@@ -88,6 +88,15 @@ def test_rule_is_made_for_the_price_of_its_first_run(owner, api: Api):
     assert "Run 1" in html
 
 
+def test_all_faults_of_a_rule_are_shown_at_once(owner):
+    page = Page(owner)
+
+    html = page.press("make", **{"subject-fullName": "..", "subject-idNumber": ""})
+
+    assert "This is not a name" in html
+    assert "Fill in “ID number”" in html
+
+
 def test_rule_that_is_sent_again_is_made_once(owner):
     page = Page(owner)
     page.press("update")

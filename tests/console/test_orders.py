@@ -385,7 +385,12 @@ FAULTS = [
         "consent-method": ("x", "Choose one of the list"),
     },
     {"consent-obtained": ("", "Confirm it")},
-    {"subject-fullName": ("..", "This is not a name")},
+    {
+        "subject-fullName": ("..", "This is not a name"),
+        "subject-idNumber": ("", "Fill in “ID number”"),
+        "consent-method": ("x", "Choose one of the list"),
+        "consent-obtainedAt": ("", "Fill in “When it was given”"),
+    },
 ]
 
 

@@ -357,8 +357,8 @@ class DetailsForm(forms.Form):
 
     @property
     def values(self) -> dict[str, str]:
-        """Return the texts of a valid form, for `build_item`."""
-        typed = {name: self.cleaned_data[name] for name in self.inputs}
+        """Return the texts for `build_item`; empty ones for fields with an error."""
+        typed = {name: self.cleaned_data.get(name) for name in self.inputs}
         return {n: ON if value is True else (value or "") for n, value in typed.items()}
 
     def clean(self) -> dict[str, Any]:
@@ -370,15 +370,19 @@ class DetailsForm(forms.Form):
         return self.cleaned_data
 
     def add_faults(self, faults: Iterable[Fault]) -> None:
-        """Show each text once at its field, or above the form if there is no field."""
-        self.is_valid()
+        """Show each text once at its field, or above the form if there is no field.
+
+        A field that has an error of the form already gets no other one.
+        """
+        known = set(self.errors)
         # Several checks can need the same field.
         texts = (
             ("-".join(path_in_item(fault)), fault_text(fault, self.inputs))
             for fault in faults
         )
         for name, text in dict.fromkeys(texts):
-            self.add_error(name if name in self.fields else None, text)
+            if name not in known:
+                self.add_error(name if name in self.fields else None, text)
 
 
 @dataclass(frozen=True, slots=True)

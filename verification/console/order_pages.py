@@ -218,7 +218,13 @@ def _read(place: Place) -> OrderForm:
     chosen = choice_form(place, place.posted)
     chosen.is_valid()
     details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
-    details.is_valid()
+    if details.errors and not chosen.errors:
+        # Those that the API finds in the other fields
+        item = build_item(chosen.choice, details.values, place.offer)
+        try:
+            price_item(place.client, item, draft=place.request.POST["step"] != "order")
+        except InvalidRequest as e:
+            details.add_faults(e.faults)
     return OrderForm(chosen, details)
 
 

@@ -22,7 +22,7 @@ from monitoring.pauses import (
     pause_for_client,
     resume_for_client,
 )
-from monitoring.rules import price_of, read_rule
+from monitoring.rules import RuleRequest, price_of, read_rule
 from monitoring.runs import change_rule, create_rule
 from verification.checks.packages import package_of
 from verification.consents.models import Consent
@@ -75,6 +75,7 @@ from verification.reports.models import PaymentMode
 from verification.reports.request import (
     ConsentInput,
     InvalidRequest,
+    Order,
     catalogue,
     named_packages,
 )
@@ -139,7 +140,14 @@ def create(place: Place) -> HttpResponse:
         require_price_rate(place)
         return _render(place, form)
     require_order_rate(place)
-    return _render(place, form) if form.errors else _make(place, form)
+    if not form.errors:
+        return _make(place, form)
+    if not chosen.errors:
+        try:
+            _read_rule(place, _body(place, _choice(chosen), details))
+        except InvalidRequest as e:
+            details.add_faults(e.faults)
+    return _render(place, form)
 
 
 def _open(place: Place) -> HttpResponse:
@@ -216,13 +224,17 @@ def _body(place: Place, choice: Choice, form: DetailsForm) -> dict[str, Any]:
     names = {"checksRequested": "checkNames"}
     members = ("subject", "checksRequested", "package", "consent", "reference")
     body = {names.get(name, name): item[name] for name in members if name in item}
-    return {**body, "cadence": form.cleaned_data["cadence"]}
+    return {**body, "cadence": form.cleaned_data.get("cadence")}
+
+
+def _read_rule(place: Place, body: Mapping[str, Any]) -> tuple[RuleRequest, Order]:
+    packages = named_packages(place.workspace.pk, [body])
+    return read_rule(body, place.environment, catalogue(), packages)
 
 
 def _create(place: Place, body: Mapping[str, Any], digest: str) -> Rule:
     require_present(place.member, Permission.MANAGE_MONITORING)
-    packages = named_packages(place.workspace.pk, [body])
-    request, order = read_rule(body, place.environment, catalogue(), packages)
+    request, order = _read_rule(place, body)
     made = create_rule(place.client, request, order)
     require_quoted(made.runs.values_list("report", flat=True), digest)
     place.record("rule.created", made)
