@@ -217,6 +217,22 @@ def test_several_cases_are_assigned_and_none_is_taken_away(owner, officer, api):
     assert "has it now" in html
 
 
+def test_report_outside_of_the_queue_is_not_assigned_for_its_true_reason(officer, api):
+    restricted, running = (
+        create_ready_report(api),
+        create_report_with_status(api, "PENDING_CONSENT"),
+    )
+    Report.objects.filter(pk=restricted).update(restricted_at=now())
+
+    html = said(
+        choose(officer, "assign", restricted, running, member=officer.member.pk)
+    )
+
+    assert "the subject objected to further use" in html
+    assert "You can decide once the checks have finished." in html
+    assert "needs no decision" not in html
+
+
 def test_assignment_needs_a_member_who_may_decide(officer, viewer, api):
     case = create_case(api)
 

@@ -28,7 +28,8 @@ from verification.console.base import (
     post_required,
     refusal_text,
 )
-from verification.console.case_pages import case_refusal
+from verification.console.case_pages import case_refusal, open_case_of
+from verification.console.decision_pages import REFUSALS as NO_DECISION
 from verification.console.order_pages import require_order_rate
 from verification.console.orders import (
     LaunchQuote,
@@ -47,6 +48,7 @@ from verification.console.report_actions import (
 )
 from verification.decisions import cases
 from verification.decisions.cases import CaseRefused
+from verification.decisions.decide import ReportDecisionRefused, obstacle_of
 from verification.decisions.models import Case
 from verification.payments.links import payment_links
 from verification.reports.hosted_links import NotRenewable
@@ -251,6 +253,9 @@ def _assign(chosen: Chosen) -> HttpResponse:
 
     def assign(report: Report) -> None:
         who = place.by.actor
+        obstacle = obstacle_of(report)
+        if obstacle and open_case_of(place, report.pk) is None:
+            raise ReportDecisionRefused(obstacle, report.status)
         cases.assign(place.client, report.pk, place.member, who, to=to.pk, seen=None)
 
     def done(count: int) -> str:
@@ -264,6 +269,7 @@ def _assign(chosen: Chosen) -> HttpResponse:
     refusals: Refusals = {
         Case.DoesNotExist: NOT_IN_QUEUE,
         CaseRefused: case_refusal,
+        ReportDecisionRefused: lambda e: NO_DECISION[e.obstacle],
     }
     return chosen.carry_out(assign, refusals, done)
 
