@@ -1,6 +1,7 @@
 """Exports in the console: masks, permissions, forms."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.utils.timezone import now
@@ -52,6 +53,15 @@ def test_spreadsheet_reads_names_of_all_languages(owner, api):
     assert table.startswith("\ufeffid,")
     assert "Njũgũna wa Kĩmani" in table
     assert not export(owner, format="jsonl").startswith("\ufeff")
+
+
+def test_form_begins_with_the_last_thirty_days(owner):
+    today = now().astimezone(NAIROBI)
+
+    html = owner.page("exports")
+
+    assert f'name="first" value="{today - timedelta(days=29):%Y-%m-%d}"' in html
+    assert f'name="last" value="{today:%Y-%m-%d}"' in html
 
 
 @pytest.mark.parametrize("kind", ["reports", "results"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django import forms
 from django.http.response import HttpResponseBase
+from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
 from verification.api.authentication import EXPORTS_PER_MINUTE
@@ -30,12 +32,18 @@ EXPORTS: list[tuple[str, Any]] = [
     ("decisions", _("Decisions")),
     ("alerts", _("Alerts")),
 ]
+# The form begins with so many days.
+USUAL_DAYS = 30
 
 
 class ExportForm(ChoicesForm):
     kind = forms.ChoiceField(label=_("What"))
-    first = date_field(label=_("From"), required=True)
-    last = date_field(label=_("To"), required=True)
+    first = date_field(
+        label=_("From"),
+        required=True,
+        initial=lambda: localdate() - timedelta(days=USUAL_DAYS - 1),
+    )
+    last = date_field(label=_("To"), required=True, initial=localdate)
     format = forms.ChoiceField(
         label=_("File"),
         choices=[
