@@ -154,7 +154,7 @@ def test_development_page_shows_every_message_with_links(api, settings, owner):
 
     texts = LETTER.findall(html)
     assert len(texts) == 3
-    assert "You are invited to a workspace at Verification reports" in html
+    assert re.search(r"<h2[^>]*>You are invited to a workspace at .+ \(E-mail\)", html)
     assert "invitations/" in texts[0]
     for text in texts[1:]:
         assert f'href="{row.context["link"]}"' in text
@@ -229,11 +229,12 @@ def test_report_page_says_why_a_message_was_not_sent(owner, viewer, api):
 
 
 def test_text_of_a_message_is_no_markup():
-    text = "<b>x</b> (a@b.test). http://h/c/1?a=1&b=2\nhttps://h/<script> http://h/b/…"
+    text = "<b>x</b> (a@b.test). http://h/c/1?a=1&b=2\nhttps://h/<script> http://h/b/… http://h/d/"
     assert linked(text) == (
         "&lt;b&gt;x&lt;/b&gt; (a@b.test). "
         '<a href="http://h/c/1?a=1&amp;b=2" rel="nofollow">http://h/c/1?a=1&amp;b=2</a>'
-        "\nhttps://h/&lt;script&gt; http://h/b/…"
+        "\nhttps://h/&lt;script&gt; http://h/b/… "
+        '<a href="http://h/d/" rel="nofollow">http://h/d/</a>'
     )
 
 

@@ -277,7 +277,7 @@ def at(values: Mapping[str, Any], name: str) -> Any:
 @register.filter
 def linked(text: str) -> SafeString:
     """Turn the URLs of a message into links and escape the rest."""
-    parts = re.split(r"(https?://\S*\w)(?=\s|$)", text)
+    parts = re.split(r"(https?://\S*[\w/])(?=\s|$)", text)
     html = (
         format_html('<a href="{0}" rel="nofollow">{0}</a>', part)
         if number % 2
