@@ -47,7 +47,8 @@ class Permission(StrEnum):
     MANAGE_SETTINGS = auto()
     MANAGE_MAILBOX = auto()
     DECIDE_CORRECTIONS = auto()
-    # Approve or decline reports, and confirm or refuse what others propose
+    # Approve or decline reports, confirm or refuse what others propose, and mark
+    # alerts as read
     DECIDE_REPORTS = auto()
     # Send data subjects links to their own data
     ANSWER_SUBJECTS = auto()

@@ -117,13 +117,13 @@ def _names(codes: Iterable[str], names: Mapping[str, str]) -> list[str]:
     return [names.get(code, code) for code in codes]
 
 
-@post_required(Permission.MANAGE_MONITORING)
+@post_required(Permission.DECIDE_REPORTS)
 def mark_read(place: Place, alert: UUID) -> HttpResponse:
     edit_alert(place.client, alert, read=True, actioned=None)
     return place.to("monitoring-alerts")
 
 
-@post_required(Permission.MANAGE_MONITORING)
+@post_required(Permission.DECIDE_REPORTS)
 def read_all(place: Place) -> HttpResponse:
     mark_all_read(place.client)
     return place.to("monitoring-alerts")

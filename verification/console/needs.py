@@ -328,6 +328,6 @@ FINDERS: list[tuple[Permission, Finder]] = [
     (Permission.DECIDE_CORRECTIONS, _corrections),
     (Permission.DECIDE_REPORTS, _notices),
     (Permission.ORDER, _consents),
-    (Permission.MANAGE_MONITORING, _alerts),
+    (Permission.DECIDE_REPORTS, _alerts),
     (Permission.GO_LIVE, _going_live),
 ]
