@@ -315,6 +315,18 @@ def test_suspended_workspace_is_read_only(rows, owner):
         ), name
 
 
+def test_suspended_workspace_offers_its_owner_what_a_viewer_may_do(rows, owner):
+    Workspace.objects.get(pk=owner.workspace.pk).suspend("Unpaid")
+    # Owners read these beside what a viewer reads.
+    more = {"mailbox", "settings-brand", "corrections-document"}
+
+    for name, (sees, _) in TABLE.items():
+        if "VIEWER" in (sees or ()) and name not in {"money-csv", "money-pdf"}:
+            for page, of in offered(owner.get(name, **page_arguments(name, rows))):
+                assert "VIEWER" in (TABLE[page][of] or ()) or page in more, (name, page)
+    assert "reports-new" not in dict(offered(owner.get("mailbox")))
+
+
 def test_pages_are_not_cached_and_have_no_script_of_their_own(rows, owner):
     # An e-mail has its own language and styles; a part of a page is in its page.
     files = ("-pdf", "-csv", "-xlsx", "-document", "-certificate", "-html")

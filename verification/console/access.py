@@ -247,9 +247,7 @@ def list_members(place: Place) -> HttpResponse:
         "members": place.workspace.members.select_related("user").order_by("id"),
         "invitations": with_messages(waiting.order_by("id"), members.cause_of),
         "roles": roles,
-        "may_manage_owners": members.has_permission(
-            place.member, Permission.MANAGE_OWNERS
-        ),
+        "may_manage_owners": Permission.MANAGE_OWNERS in place.offered,
     }
     return place.render("members/list", shown)
 

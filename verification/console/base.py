@@ -7,7 +7,7 @@ forms of a suspended workspace, so that no view can forget a check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -66,6 +66,12 @@ PAGE_SIZE = 20
 # The switch shows so many workspaces; a page lists them all.
 SWITCH_SIZE = 8
 LAST_PAGE = 10**6
+# What members of a suspended workspace may still do, besides leaving it
+WHILE_SUSPENDED = {
+    Permission.SEE,
+    Permission.SEE_ADMINISTRATION,
+    Permission.EXPORT_IN_FULL,
+}
 # Actors of timelines that are members begin with this.
 MEMBER = "member "
 KEY = "key "
@@ -205,6 +211,12 @@ class Place:
         return {"page": page_number(self.request), "size": PAGE_SIZE}
 
     @property
+    def offered(self) -> Set[Permission]:
+        """The permissions whose verbs the pages offer the member."""
+        allowed = ALLOWED[self.member.role]
+        return allowed & WHILE_SUSPENDED if self.workspace.is_suspended else allowed
+
+    @property
     def may_run_reports(self) -> bool:
         """True in the sandbox, and in production once the workspace is live."""
         return self.is_sandbox or self.workspace.is_live
@@ -315,7 +327,7 @@ class Place:
             "place": self,
             "account": self.account,
             "section": self.section.name if self.section else "",
-            "can": {p.value: True for p in ALLOWED[self.member.role]},
+            "can": {p.value: True for p in self.offered},
             **(shown or {}),
         }
         page = render(self.request, f"console/{name}.html", context, status=status)

@@ -52,7 +52,7 @@ from verification.privacy.models import Channel
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.values.clock import now
 from verification.web.pages import read_id
-from workspaces.members import Permission, has_permission
+from workspaces.members import Permission
 from workspaces.models import MAX_DECISION_HOURS, Member
 
 # Cases that are due within this time are marked.
@@ -300,7 +300,7 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
     notes = list(CaseNote.objects.filter(report=report))
     authors = User.objects.filter(pk__in={note.author_user for note in notes})
     users = {one.pk: one.get_full_name() or one.email for one in authors}
-    may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
+    may_decide = Permission.DECIDE_REPORTS in place.offered
     shown: dict[str, Any] = {
         "case": _case_view(place, case) if case else None,
         "case_notes": [(n, users.get(n.author_user) or n.author) for n in notes],

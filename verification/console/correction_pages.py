@@ -47,7 +47,7 @@ from verification.privacy.requests import AlreadyAnswered
 from verification.values.clock import now
 from verification.values.masking import mask
 from verification.web.pages import REQUIRED_ERROR
-from workspaces.members import Permission
+from workspaces.members import Permission, has_permission
 
 
 class CorrectionFilters(FilterForm):
@@ -152,6 +152,7 @@ def detail(place: Place, correction: UUID) -> HttpResponse:
         "what": statement.get("what"),
         "why": statement.get("why"),
         "documents": found.documents.order_by("id"),
+        "opens_documents": has_permission(place.member, Permission.DECIDE_CORRECTIONS),
         "old": result_context(found.result),
         "new": result_context(row) if row else None,
         "asked_with": _changes(found),

@@ -59,7 +59,7 @@ from verification.decisions.notices import credit_results
 from verification.decisions.rules import is_about
 from verification.reports.models import Report
 from verification.web.pages import REQUIRED_ERROR
-from workspaces.members import Permission, has_permission
+from workspaces.members import Permission
 from workspaces.models import Member
 
 
@@ -320,7 +320,7 @@ def decision_context(
     rows = report.decisions.select_related("policy_version").order_by("-number")
     made = list(rows)
     proposal, names = verbs.proposal_of(made), _names_of(report, made)
-    may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
+    may_decide = Permission.DECIDE_REPORTS in place.offered
     obstacle = verbs.obstacle_of(report)
     is_open = may_decide and not obstacle and not proposal
     notices = notices_context(report)

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from verification.console.base import Place, Text, member_required
 from verification.reports.queries import Filters, list_newest
 from verification.values.formats import one_line
-from workspaces.members import ALLOWED, Permission
+from workspaces.members import Permission
 
 MOST_REPORTS = 5
 # One letter matches too many names to help anybody.
@@ -75,9 +75,8 @@ def find(place: Place) -> HttpResponse:
 
 
 def _pages(place: Place) -> Iterator[Found]:
-    allowed = ALLOWED[place.member.role]
     for one in ACTIONS:
-        if one.needs in allowed:
+        if one.needs in place.offered:
             yield Found(one.label, place.url(one.page), one.icon)
     for _group, sections in place.groups:
         for section in sections:

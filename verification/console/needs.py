@@ -31,7 +31,7 @@ from verification.reports.request import catalogue
 from verification.values.clock import now
 from verification.values.local_time import format_nairobi
 from webhooks.models import Configuration
-from workspaces.members import Permission, has_permission
+from workspaces.members import Permission
 from workspaces.models import Workspace
 
 BAD, WAIT, INFO = "is-bad", "is-wait", "is-info"
@@ -65,7 +65,7 @@ def needs_of(place: Place, figures: Figures) -> list[Need]:
     found = [
         need
         for needed, find in FINDERS
-        if has_permission(place.member, needed)
+        if needed in place.offered
         for need in find(place, figures)
     ]
     urgency = [BAD, WAIT, INFO]

@@ -71,7 +71,7 @@ from verification.reports.request import InvalidRequest
 from verification.values.countries import country_name
 from verification.values.local_time import NAIROBI
 from verification.web.pages import attachment
-from workspaces.members import Permission, has_permission
+from workspaces.members import Permission
 
 
 class ReportFilters(FilterForm):
@@ -135,7 +135,7 @@ def listing(place: Place) -> HttpResponse:
     )
     rated = [row.pk for row in page.rows if row.risk_score is not None]
     record_disclosures(rated, Channel.CONSOLE, place.client.actor)
-    may_decide = has_permission(place.member, Permission.DECIDE_REPORTS)
+    may_decide = Permission.DECIDE_REPORTS in place.offered
     shown = {
         "form": form,
         "page": page,
@@ -144,7 +144,7 @@ def listing(place: Place) -> HttpResponse:
         "standings": standings_of([row.pk for row in page.rows]),
         "packages": packages_of(page.rows),
         "deciders": deciders(place) if may_decide else (),
-        "many": may_decide or has_permission(place.member, Permission.ORDER),
+        "many": may_decide or Permission.ORDER in place.offered,
     }
     return place.render("reports/list", shown)
 
@@ -213,7 +213,7 @@ def _render_report(
     corrections = found.corrections.select_related("request").order_by("id")
     names = {row.name: row.definition.title for row in rows}
     timeline = timeline_of(found)
-    may_answer = has_permission(place.member, Permission.ANSWER_SUBJECTS)
+    may_answer = Permission.ANSWER_SUBJECTS in place.offered
     shown = {
         "report": found,
         "package": package_of(found),

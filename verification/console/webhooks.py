@@ -41,7 +41,7 @@ from webhooks.models import (
     list_deliveries,
 )
 from webhooks.sender import signing_key
-from workspaces.members import Permission, has_permission
+from workspaces.members import Permission
 
 INVALID_SECRET = _("Enter a secret of 16 to 128 letters, digits and signs")
 SECRET_PATTERN = re.compile("[ -~]{16,128}")
@@ -130,7 +130,7 @@ def overview(place: Place) -> HttpResponse:
     """The configuration, and the deliveries below it."""
     form = DeliveryFilters(place.request.GET)
     found = _find_configuration(place)
-    may_manage = has_permission(place.member, Permission.MANAGE_WEBHOOKS)
+    may_manage = Permission.MANAGE_WEBHOOKS in place.offered
     shown = {
         "configuration": found,
         "may_recover": bool(
