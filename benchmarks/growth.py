@@ -29,7 +29,7 @@ UNFINISHED = """
 SELECT count(*) FROM reports_report WHERE status <> 'READY' AND workspace_id = %s
 """
 SIZES = """
-SELECT relname, pg_total_relation_size(oid) FROM pg_class
+SELECT relname, pg_total_relation_size(oid), pg_relation_size(oid) > 0 FROM pg_class
 WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
 """
 WRITES = """
@@ -94,9 +94,11 @@ def _order(service: Service, db: Any, workspace: UUID, key: str, number: int) ->
 
 def _sizes(db: Any) -> Counter[str]:
     # Autovacuum may write PostgreSQL's own tables, which is why they are left out.
-    tables = ", ".join(name for name, _ in db.execute(SIZES).fetchall())
+    # VACUUM FULL would take as long for each empty table.
+    rows = db.execute(SIZES).fetchall()
+    tables = ", ".join(name for name, _, has_rows in rows if has_rows)
     db.execute(f"VACUUM FULL {tables}")
-    return Counter(dict(db.execute(SIZES).fetchall()))
+    return Counter({name: size for name, size, _ in db.execute(SIZES).fetchall()})
 
 
 def _writes(db: Any) -> tuple[Any, Any]:
