@@ -1,8 +1,9 @@
 import asyncio
 import gc
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,24 @@ settings.register_profile("patient", settings.default, deadline=None)
 settings.load_profile("patient")
 # Modules and tests that are collected stay: until then there is no garbage to look for.
 gc.disable()
+
+
+def _call_with_room(run: Callable[[], Any]) -> Any:
+    return run()
+
+
+# Python before 3.13.13 and 3.14.4 maps memory for frames by 16 KB, and unmaps it when
+# the first of these returns. A loop deep in Django may do both at each call, a tenth of
+# the tests' time (python/cpython#142183). Beside a large frame there is room for all.
+_call_with_room.__code__ = _call_with_room.__code__.replace(co_stacksize=1 << 17)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Any:
+    """Run the session with room for all of its frames."""
+    this = sys.modules[__name__]
+    others = config.pluginmanager.subset_hook_caller("pytest_cmdline_main", [this])
+    return _call_with_room(lambda: others(config=config))
 
 
 class FewServices(LoadScopeScheduling):
