@@ -54,10 +54,7 @@ class QueueFilters:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """Cases in the order of their due times, and then those that have none.
-
-    `next` continues after the last one.
-    """
+    """Cases by due time, cases without one last; the next page begins after `next`."""
 
     cases: list[Case]
     next: UUID | None
@@ -65,7 +62,7 @@ class QueuePage:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """How many cases are open, overdue and the member's; at most MAX_COUNT + 1."""
+    """Numbers of open, overdue and the member's cases, each at most MAX_COUNT + 1."""
 
     open: int
     overdue: int
@@ -73,7 +70,7 @@ class QueueCounts:
 
 
 class Standing(StrEnum):
-    """How it stands with the decision about a report."""
+    """The state of the decision about a report."""
 
     # The decision that counts, as in DecisionStatus
     APPROVED = "APPROVED"
@@ -86,9 +83,9 @@ class Standing(StrEnum):
 
 
 def standings_of(report_ids: Collection[UUID]) -> dict[UUID, Standing]:
-    """Return how it stands with the decisions about these reports.
+    """Return the states of the decisions about these reports, by report ID.
 
-    A report that was not decided and is not in the queue is not in it.
+    It leaves out reports that have neither a decision nor an open case.
     """
     open_cases = Case.objects.filter(pk__in=report_ids, closed_at=None)
     waiting = set(open_cases.values_list("report_id", flat=True))

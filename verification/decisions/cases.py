@@ -6,8 +6,7 @@ member, a decision is left to a person or taken back, or the subject asks for on
 that counts closes the case in its own transaction; a proposal or a REVIEW leaves it
 open.
 
-A verb locks members before the case. Who holds the report's lock has taken it before
-both.
+Lock order: the report (if the function locks it), the members, the case.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from verification.values.clock import now
 from workspaces.members import Permission, has_permission, lock_member
 from workspaces.models import Client, Member
 
-# The same note of a member within this time is one note.
+# A member's repeated note within this time is stored once.
 DOUBLE_CLICK = timedelta(seconds=10)
 # An open case keeps its time and assignee. It keeps its cause too, unless the new one
 # says more than that the report has ended.
@@ -170,7 +169,7 @@ def assign(
 
     Raises Case.DoesNotExist, NotAllowed and CaseRefused.
     """
-    # In one order, so that two members can give each other cases at once.
+    # The fixed order prevents a deadlock of two members who give each other cases.
     for member_id in sorted({member.pk, to or member.pk}):
         lock_member(member_id, client.workspace.pk, Permission.DECIDE_REPORTS)
     case = _locked_cases(client).get(pk=report_id)
@@ -197,12 +196,12 @@ def take_next(
     held: int | None = None,
     but: UUID | None = None,
 ) -> Case | None:
-    """Give the member the case of nobody's that is due first; None if there is none.
+    """Assign the unassigned case that is due first to the member, and return it.
 
-    It passes over cases whose checks run again, and over those in which another member
-    has to answer this one's proposal. `held` is how many cases the member had on the
-    page of the form: a double click takes one. `but` is a report that stays where it
-    is. Raises NotAllowed and CaseRefused.
+    It skips cases whose checks run again, and cases in which another member has to
+    answer this member's proposal. `held` is the number of the member's cases when the
+    form was shown: a double click takes one case. `but` is a report to skip. Raises
+    NotAllowed and CaseRefused.
     """
     lock_member(member.pk, client.workspace.pk, Permission.DECIDE_REPORTS)
     if held is not None and count_held(member, client.environment) > held:
@@ -215,11 +214,11 @@ def take_next(
 def next_case(
     client: Client, member: Member, actor: audit.Actor, after: Case
 ) -> Case | None:
-    """Return the member's case that is due after this one, or the first of nobody's.
+    """Return the member's case that is due after this one, or the first unassigned one.
 
-    The latter is taken for a member who had taken this one, so that two members who
-    work through the queue do not decide the same case. For a member who decides without
-    taking, it stays nobody's. Raises NotAllowed.
+    An assignee of this case is assigned the unassigned one, too, so that two members
+    who work through the queue do not decide the same case. For other members it stays
+    unassigned. Raises NotAllowed.
     """
     own = Case.objects.filter(
         assignee=member,
@@ -296,10 +295,7 @@ def _locked_cases(client: Client, *, skip_locked: bool = False) -> QuerySet[Case
 def _free_cases(
     cases: QuerySet[Case], member: Member, but: UUID | None
 ) -> QuerySet[Case]:
-    """Return the cases that the member may take, those that are due first at the top.
-
-    `but` is a report that stays where it is.
-    """
+    """Return the cases that the member may take, by due time; skip the report `but`."""
     own = Q(made_by_user=member.user_id) | Q(key_made_by_user=member.user_id)
     free = cases.filter(
         ~Exists(pending_proposals().filter(own)),

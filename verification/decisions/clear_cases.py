@@ -1,9 +1,8 @@
 """Clear cases: reports without a finding to look at, which a member approves together.
 
 A case is clear if its report is ready, its risk is low, all its checks were completed
-without a flag, no finding is disputed, and nobody has proposed or decided anything.
-Each is approved by `decide`, with its own record; what is no longer clear by then is
-left out.
+without a flag, and it has no disputed finding, proposal or decision. `decide` approves
+each report with its own record; cases that are no longer clear are left out.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class SortedCases:
 
 
 def sort_cases(client: Client, member: Member, ids: Collection[UUID]) -> SortedCases:
-    """Part the client's cases of these reports; those that are due first come first."""
+    """Sort the client's cases of these reports into clear and left out, by due time."""
     own = Case.objects.filter(**client.lookups, report__in=ids)
     disputed = CheckResult.objects.filter(
         report=OuterRef("report_id"), disputed_at__isnull=False
@@ -97,9 +96,9 @@ def sort_cases(client: Client, member: Member, ids: Collection[UUID]) -> SortedC
 def approve_clear(
     client: Client, member: Member, actor: audit.Actor, report_ids: Sequence[UUID]
 ) -> tuple[int, int]:
-    """Approve those of these reports that are clear now, each in its own transaction.
+    """Approve the reports that are still clear, each in its own transaction.
 
-    Returns how many are approved, and how many it has not reached. Raises NotAllowed.
+    Returns the numbers of approved and of unreached reports. Raises NotAllowed.
     """
     maker = Maker.of_member(member, actor)
     done, end = 0, monotonic() + MAX_SECONDS

@@ -1,18 +1,17 @@
 """Decide about a report: approve it, decline it, or give it to a person to review.
 
 The client's members decide in the console, its programs by API key, and its policies.
-Where the workspace demands a second member (`SecondMemberRule`), a decision is a
-proposal until another member confirms it. An API key is no person: it can propose, and
-a member who has not made the key confirms. A decision never changes; a later one
-replaces it.
+If the workspace demands a second member (`SecondMemberRule`), a decision is a proposal
+until another member confirms it. An API key can propose as well; its creator cannot
+confirm the proposal. A decision never changes; a later one replaces it.
 
 A decline that needs a notice (`decisions.notices`) may wait before it counts. Until
 then a member may take it back, and a new decision replaces it.
 
-A decision rests on the completed results of its time (`Decision.result_ids`). When they
-change, by a correction, a re-run or a retry, a proposal and a decline that waits are
-taken back, and a decision that counts gets a case: `take_back_outdated`. A key or a
-policy only proposes then, until a person has decided anew.
+A decision rests on the results that were complete when it was made
+(`Decision.result_ids`). When a correction, re-run or retry changes them,
+`take_back_outdated` withdraws a proposal or a waiting decline, and opens a case for a
+decision that counts. Until a person has decided again, keys and policies only propose.
 
 Each verb locks the report first, and then reads the member: the role may have changed
 since the page was shown.
@@ -128,8 +127,8 @@ class ReportDecisionRefused(DecisionRefused):
 class NewDecision:
     """The content of a decision that is about to be made.
 
-    `replaces` is the id of the decision that counts or waits now, as its maker has read
-    it; None for the first one.
+    `replaces` is the ID of the counting or waiting decision that its maker has seen; a
+    first decision has None.
     """
 
     status: str
@@ -142,14 +141,14 @@ class NewDecision:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Who decides: a member with the actor of the audit trail, a key, or a policy."""
+    """The maker: a member with the actor of the audit trail, a key, or a policy."""
 
     kind: MakerKind
     member: Member | None = None
     actor: audit.Actor | None = None
     key: ApiKey | None = None
     version: PolicyVersion | None = None
-    # Why the policy decides so; see `Decision.policy`
+    # The policy's reasons; see `Decision.policy`
     basis: dict[str, Any] | None = None
 
     @classmethod
@@ -234,10 +233,10 @@ def decide(
 
 
 def _is_for_a_person(report: Report, new: NewDecision) -> bool:
-    """Return whether a person has to decide: a key only proposes then.
+    """Return whether a person has to decide, so that a key can only propose.
 
-    Findings changed since a decision and nobody has decided anew, or the subject has
-    asked for a review by a person.
+    That is so if findings changed after a decision and no person has decided again, or
+    if the subject has requested a review by a person.
     """
     if new.status == DecisionStatus.REVIEW:
         return False
@@ -258,9 +257,9 @@ def _is_for_a_person(report: Report, new: NewDecision) -> bool:
 class Consequences:
     """The consequences of a member's decision for the client and for the person.
 
-    `waiting_days` counts working days from the service of the notice; None if the
-    decision does not wait. `channels` are those that bring the notice to the person; if
-    there is none, the client hands it over.
+    `waiting_days` counts working days from the service of the notice; a decision that
+    counts at once has None. `channels` are the ways to send the notice; if there is
+    none, the client hands it over.
     """
 
     needs_second: bool
@@ -363,7 +362,7 @@ def finish_waiting_declines() -> None:
 
 @transaction.atomic
 def finish_waiting_decline(notice_id: UUID) -> None:
-    """Let a decline count, unless what it rests on has changed since."""
+    """Let a decline count at the end of its wait, unless its results have changed."""
     report_id = AdverseNotice.objects.values_list("report_id", flat=True)
     report = locked_reports().get(pk=report_id.get(pk=notice_id))
     take_back_outdated(report)
@@ -381,9 +380,9 @@ def finish_waiting_decline(notice_id: UUID) -> None:
 
 @job
 def review_decisions(*report_ids: str) -> None:
-    """Take back what rests on the findings that these reports had before a retry.
+    """Withdraw proposals and waiting declines that a retry of these reports outdated.
 
-    `reports.ends` schedules it in the transaction that ends them again.
+    `reports.ends` schedules it in the transaction that ends the reports again.
     """
     for report_id in report_ids:
         with transaction.atomic():
@@ -391,12 +390,12 @@ def review_decisions(*report_ids: str) -> None:
 
 
 def take_back_outdated(report: Report) -> None:
-    """Take back what rests on findings that changed, so that a person decides anew.
+    """Withdraw an outdated proposal or waiting decline, and open a case.
 
-    That is a proposal and a decline that waits. A decision that counts stays until
-    then. All get a case. What waits also ends when nobody can decide any more, such as
-    after an objection or a cancellation. The caller has locked the report. A report
-    that runs again keeps everything until it ends.
+    An outdated decision that counts gets a case and stays until a person decides again.
+    A proposal or waiting decline also ends when the report cannot be decided any more,
+    such as after an objection. The caller has locked the report. A report that runs
+    again is left alone until it ends.
     """
     if not report.is_ended:
         return
@@ -411,7 +410,7 @@ def take_back_outdated(report: Report) -> None:
         _withdraw(waiting, JOB_ACTOR, None, at)
         _record_proposal(report, "decline ended before it counted", JOB_ACTOR, at)
         waiting, is_changed = None, True
-    # A proposal or decline that waits takes the place of the one that counts.
+    # A proposal or waiting decline takes the place of the decision that counts.
     if present and not (proposal or waiting):
         is_changed |= is_outdated(present)
     if is_changed:
@@ -478,7 +477,7 @@ def _require_decidable(report: Report) -> None:
 
 
 def obstacle_of(report: Report) -> Obstacle | None:
-    """Return why nobody can decide about the report, or None."""
+    """Return the reason why the report cannot be decided, or None."""
     if report.erased_at:
         return Obstacle.ERASED
     if report.workspace.is_suspended:

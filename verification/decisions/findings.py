@@ -31,9 +31,9 @@ WHERE r.report_id = ANY(%s) AND r.revision = 0
 
 
 def decidable_reports() -> QuerySet[Report]:
-    """Return the reports that have ended and of which at least one check was run.
+    """Return the ended reports that ran at least one check.
 
-    A refused or expired consent or payment is no finding, so nobody decides about it.
+    A report that ended with a refused or expired consent or payment has no finding.
     """
     ran = CheckResult.objects.filter(
         report=OuterRef("pk"),
@@ -58,10 +58,10 @@ def completed_results(report: Report) -> list[UUID]:
 
 
 def is_outdated(decision: Decision) -> bool:
-    """Return whether the results changed on which the decision rests.
+    """Return whether the results of the decision have changed.
 
-    A correction that was accepted changes them, and so does a retry that completes a
-    check. Decisions of versions that kept no results never count as outdated.
+    An accepted correction changes them, and so does a retry that completes a check.
+    Decisions of old versions, without stored result IDs, do not count as outdated.
     """
     if decision.result_ids is None:
         return False
@@ -94,10 +94,10 @@ def weigh_reasons(report: Report, codes: Collection[str]) -> WeighedReasons:
 def read_facts(
     reports: Mapping[UUID, tuple[int | None, str | None]], names: Collection[str] | None
 ) -> dict[UUID, Facts]:
-    """Return what is stored about reports, by their ids with score and package.
+    """Return the facts of the reports (ID -> score and package), by report ID.
 
-    Flags and numbers are read of the checks with these names only, as findings are
-    sealed; None reads all.
+    It opens the sealed findings, with flags and numbers, only of the checks in `names`;
+    `None` means all checks.
     """
     checks: dict[UUID, dict[str, CheckFacts]] = {pk: {} for pk in reports}
     field: Any = CheckResult._meta.get_field("finding")

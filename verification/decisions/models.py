@@ -80,7 +80,7 @@ class PolicyVersion(DatedRow):
     environment = models.CharField(max_length=10, choices=Environment)
     # 1 for the first version, and so on
     number = models.PositiveIntegerField()
-    # As `decisions.rules` reads them
+    # In the shape of `decisions.rules`
     rules = models.JSONField(default=list)
     mode = models.CharField(max_length=7, choices=PolicyMode, default="PROPOSE")
     state = models.CharField(max_length=7, choices=PolicyState, default="DRAFT")
@@ -161,7 +161,7 @@ class Decision(DatedRow):
     # {policy: {...}} too, see `policy`. Null once the report is erased.
     content = EncryptedJSONField(null=True)
     made_by_kind = models.CharField(max_length=7, choices=MakerKind)
-    # As in timelines, such as "key vrf_test_012…Ubx"
+    # The actor's name in timelines, such as "key vrf_test_012…Ubx"
     made_by = models.CharField(max_length=100)
     # The ids of user and key, as members can leave.
     made_by_user = models.BigIntegerField(null=True)
@@ -178,13 +178,13 @@ class Decision(DatedRow):
     )
     # The completed results on which it rests; null for decisions of earlier versions.
     result_ids = ArrayField(models.UUIDField(), null=True, editable=False)
-    # Whether it was made as a proposal
+    # True if the decision began as a proposal
     needs_second = models.BooleanField()
     # The actor of the confirmation or refusal of the proposal
     second_by = models.CharField(max_length=100, blank=True)
     second_by_user = models.BigIntegerField(null=True)
     second_at = models.DateTimeField(null=True, editable=False)
-    # Who took back a decline that waited
+    # The actor who withdrew a waiting decline
     withdrawn_by = models.CharField(max_length=100, blank=True, db_default="")
     withdrawn_by_user = models.BigIntegerField(null=True)
     withdrawn_at = models.DateTimeField(null=True, editable=False)
@@ -192,7 +192,7 @@ class Decision(DatedRow):
 
     class Meta:
         constraints = [
-            # Of two decisions at once one fails.
+            # If two decisions are made at the same time, one fails.
             models.UniqueConstraint(
                 fields=["report", "number"], name="one_decision_a_number"
             ),
@@ -311,7 +311,7 @@ class Decision(DatedRow):
 
     @property
     def makers(self) -> list[int | None]:
-        """The ids of the users who made the decision, or its key; None for others."""
+        """The IDs of the users who made the decision and its API key, or None each."""
         return [self.made_by_user, self.key_made_by_user]
 
     @property
@@ -333,7 +333,7 @@ class Decision(DatedRow):
 
     @property
     def is_automated(self) -> bool:
-        """Whether a policy took it by itself, so that no person has looked at it."""
+        """True if a policy decided by itself, without a person's confirmation."""
         is_taken = self.state in {DecisionState.FINAL, DecisionState.WAITING}
         return (
             self.made_by_kind == MakerKind.POLICY
@@ -348,10 +348,7 @@ class Decision(DatedRow):
 
     @property
     def not_on_bureau(self) -> str | None:
-        """Why the decline does not rest on a credit bureau's result, as its maker says.
-
-        None if nobody said so.
-        """
+        """The maker's reason why the decline does not rest on a bureau's result."""
         return (self.content or {}).get("notOnBureau")
 
 
@@ -365,7 +362,7 @@ class ReasonCode(DatedRow):
     # Subjects read it, in English and Kiswahili.
     text = models.CharField(max_length=MAX_TEXT_LENGTH)
     text_sw = models.CharField(max_length=MAX_TEXT_LENGTH)
-    # Whether it comes from a credit bureau: such a decline needs a notice.
+    # A decline for a credit bureau's reason needs a notice.
     from_bureau = models.BooleanField(default=False, db_default=False)
     active = models.BooleanField(default=True)
 
@@ -390,14 +387,14 @@ class ReasonCode(DatedRow):
 
     @property
     def words(self) -> dict[str, str]:
-        """What a decision keeps of it."""
+        """The copy of the reason that a decision stores."""
         return {"code": self.code, "text": self.text, "textSw": self.text_sw}
 
 
 class SecondMemberRule(models.Model):
-    """When a workspace wants a second member to confirm a decision.
+    """The decisions of a workspace that a second member has to confirm.
 
-    Without a row it never does. REVIEW decides nothing, so it needs nobody.
+    A workspace without a row needs no second member, and REVIEW never does.
     """
 
     workspace = models.OneToOneField(
@@ -408,9 +405,9 @@ class SecondMemberRule(models.Model):
     )
     # All declines
     declines = models.BooleanField(default=False)
-    # Approvals and declines of reports with a score from here on; null for none.
+    # Approvals and declines of reports with this score or a higher one; null for none
     score_from = models.PositiveSmallIntegerField(null=True, blank=True)
-    # The same of reports with a score up to here
+    # Approvals and declines of reports with this score or a lower one; null for none
     score_to = models.PositiveSmallIntegerField(null=True, blank=True)
 
     class Meta:
@@ -515,15 +512,15 @@ class Case(models.Model):
 
 
 class CaseNote(DatedRow):
-    """What a member noted about a report. A trigger refuses changes, except to erase.
+    """A member's note about a report. A trigger refuses changes, except to erase.
 
-    Neither the subject's page nor the API shows it.
+    The subject's page and the API do not show it.
     """
 
     report = models.ForeignKey(Report, models.PROTECT, related_name="case_notes")
     # Null once the report is erased.
     text = EncryptedJSONField(null=True)
-    # As in timelines, such as "member 0123…"
+    # The actor's name in timelines, such as "member 0123…"
     author = models.CharField(max_length=100)
     # The id of the user, as members can leave.
     author_user = models.BigIntegerField()
@@ -536,9 +533,9 @@ class CaseNote(DatedRow):
 
 
 class NoticeRule(models.Model):
-    """How many working days a decline with a notice waits before it counts.
+    """The number of working days that a decline with a notice waits before it counts.
 
-    Without a row it counts at once.
+    Without a row the decline counts at once.
     """
 
     workspace = models.OneToOneField(
@@ -594,7 +591,7 @@ class AdverseNotice(DatedRow):
     # The bureau's results of that time
     result_ids = ArrayField(models.UUIDField(), default=list)
     rests_on_bureau = models.BooleanField()
-    # Whether no person has looked at the decline
+    # True if no person has looked at the decline
     is_automated = models.BooleanField()
     # Of the messages; blank for both languages
     language = models.CharField(max_length=2, blank=True)
@@ -602,7 +599,7 @@ class AdverseNotice(DatedRow):
     # Counts the rounds of messages; `messaged_at` is when the last one began.
     rounds = models.PositiveSmallIntegerField(default=0)
     messaged_at = models.DateTimeField(null=True, editable=False)
-    # Whether the outcome of each message of the last round is a fact
+    # True once each message of the last round has a final outcome
     is_settled = models.BooleanField()
     served_at = models.DateTimeField(null=True, editable=False)
     # When it turned out last that no message reaches the person
@@ -664,7 +661,7 @@ class AdverseNotice(DatedRow):
 
     @property
     def can_be_reviewed(self) -> bool:
-        """Whether the person can still ask for a review by a person."""
+        """True if the subject can still request a review by a person."""
         is_over = self.state == NoticeState.ENDED
         return self.is_automated and self.review_asked_at is None and not is_over
 
@@ -691,7 +688,7 @@ class NoticeFact(DatedRow):
     channel = models.CharField(max_length=5, blank=True)
     # The message whose outcome this is
     notification_id = models.UUIDField(null=True, editable=False)
-    # As in `Notification.error`
+    # A code of `Notification.error`
     error = models.CharField(max_length=15, blank=True)
     # The actor who recorded a hand-over
     recorded_by = models.CharField(max_length=100, blank=True)

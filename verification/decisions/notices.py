@@ -4,10 +4,10 @@ A decline needs a notice if it rests on a credit bureau's result (Banking (Credi
 Reference Bureau) Regulations, 2020, regulation 2: "adverse action notice"), or if no
 person has looked at it (Data Protection Act, 2019, section 35). The messages hold a
 link alone: the page with the reasons lies behind the proof of `hosted.subject_data`.
-Where no message reaches the person, the client hands over the PDF, and says so.
+If no message reaches the person, the client hands over the PDF and records that.
 
 A workspace may let such a decline wait (`NoticeRule`). Its clock starts with the
-service of the notice, and stands while a correction or a review is open.
+service of the notice, and stops while a correction or a review is open.
 """
 
 from __future__ import annotations
@@ -513,7 +513,7 @@ def _messages(
 
 
 def channels_to(report: Report) -> list[Channel]:
-    """Return the channels of messages to the subject; none without a consent."""
+    """Return the channels of messages to the subject, if the report has a consent."""
     if not Consent.objects.filter(report=report).exists():
         return []
     has_sms = sms_is_configured() or report.environment == Environment.SANDBOX

@@ -1,9 +1,9 @@
-"""Policies: their versions, what they decide when a report ends, and the dry run.
+"""Policies: their versions, their decisions when a report ends, and the dry run.
 
-A policy decides once about a report, and never over a person: what it says after a
-re-run or a correction is a proposal. `reports.ends` schedules `apply_policy` when a
-report ends, if the workspace has an active version. The job sees only reports whose
-checks were run (`findings.decidable_reports`).
+A policy decides once about a report and never overrules a person: after a re-run or a
+correction it only proposes. `reports.ends` schedules `apply_policy` when a report ends,
+if the workspace has an active version. The job sees only reports that ran checks
+(`findings.decidable_reports`).
 """
 
 from __future__ import annotations
@@ -345,10 +345,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What rules would decide about the reports that ended last.
+    """The outcomes of rules for the reports that ended last.
 
-    `counts` has the reports by what was decided (None: nothing) and what the rules say,
-    `hits` by the number of the rule that matched (None: none did).
+    `counts` is by the status of the real decision (None without one) and of the rules,
+    `hits` by the number of the rule that matched (None if no rule did).
     """
 
     total: int
@@ -358,7 +358,7 @@ class DryRun:
 
 
 def dry_run(client: Client, rules: Rules) -> DryRun:
-    """Compare rules with what was decided about the last reports. It writes nothing."""
+    """Compare rules with the decisions about the last reports. It writes nothing."""
     recent = (
         decidable_reports()
         .filter(

@@ -1,13 +1,13 @@
-"""The rules of a policy: their shape, and what they say about stored findings.
+"""The rules of a policy: their shape, and their outcome for stored findings.
 
-Nothing here reads or writes a row, so that a dry run and a real one are the same code.
+This module reads and writes no rows, so that a dry run and a real one share the code.
 
 The first rule that matches decides; if none does, a person reviews the report. A
-condition about a check that failed, has no score or is not part of the report has no
-answer, nor has one about the state of a check that has not run. If another outcome
-hangs on a rule without an answer, a person reviews the report, too: an outage neither
-approves nor declines anybody. A person also reviews it if the findings contradict a
-reason of the rule that matches (`contradictions`).
+condition is unanswered if its check failed, has no score or is not part of the report;
+a condition about a check's state, if the check has not run. If an unanswered rule could
+change the outcome, a person reviews the report, so that an outage neither approves nor
+declines it. A person also reviews it if the findings contradict a reason of the rule
+that matches (`contradictions`).
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Condition(_Shape):
 
     @property
     def reads_finding(self) -> bool:
-        """Whether the answer is in the sealed part of a result."""
+        """True if the condition reads the sealed part of a result."""
         return self.fact == Fact.FLAG or self.fact in NUMBERS
 
 
@@ -212,7 +212,7 @@ def write_rules(rules: Rules) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class CheckFacts:
-    """What is stored about one check of a report; flags and numbers if it completed."""
+    """The facts of one check of a report; flags and numbers only if it completed."""
 
     status: str
     score: int | None = None
@@ -226,7 +226,7 @@ class CheckFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is stored about a report that has ended."""
+    """The facts of an ended report."""
 
     score: int | None
     package: str | None
@@ -234,7 +234,7 @@ class Facts:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each check has a score: otherwise the real score may be higher."""
+        """True if each check has a score; otherwise the real score may be higher."""
         return all(one.is_completed and one.score is not None for one in self._all)
 
     @property
@@ -248,14 +248,14 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the rules say; `rule` is the number of the one that matched, from 1 on."""
+    """The outcome of the rules; `rule` is the number of the matching one, from 1."""
 
     status: str
     codes: tuple[str, ...] = ()
     rule: int | None = None
-    # Numbers of earlier rules that had no answer
+    # Numbers of earlier rules without an answer
     unanswered: tuple[int, ...] = ()
-    # Codes of a rule that held, which the findings contradict
+    # Codes of the matching rule that the findings contradict
     contradicted: tuple[str, ...] = ()
 
 
@@ -338,7 +338,7 @@ def found_values(rule: Rule, facts: Facts) -> list[Any]:
 
 
 def checks_read(rules: Rules) -> set[str] | None:
-    """Return the checks whose flags and numbers the rules need; None for all."""
+    """Return the checks whose flags and numbers the rules need; `None` means all."""
     read = [one for rule in rules for one in rule.when if one.reads_finding]
     names = {one.check for one in read if one.check}
     names |= checks_claimed(code for rule in rules for code in rule.codes)
@@ -353,7 +353,7 @@ def _all_hold(rule: Rule, facts: Facts) -> bool | None:
 
 
 def _holds(condition: Condition, facts: Facts) -> bool | None:
-    """Return whether a condition holds; None if the stored findings do not say."""
+    """Return whether a condition holds, or None if it is unanswered."""
     if condition.comparison == Comparison.IS_NOT:
         same = _is(condition, facts)
         return None if same is None else not same
@@ -399,7 +399,7 @@ def _is(condition: Condition, facts: Facts) -> bool | None:
 
 
 def _value(condition: Condition, facts: Facts) -> Any:
-    """Return what is stored; None if it is not known, and for no package."""
+    """Return the stored value, or None without one or for a report with no package."""
     if condition.check is None:
         match condition.fact:
             case Fact.PACKAGE:
@@ -422,7 +422,7 @@ def _value(condition: Condition, facts: Facts) -> Any:
 
 
 def _state_of(check: CheckFacts | None) -> str | None:
-    """Return the CheckState; None for a check that has not run, which did not fail."""
+    """Return the CheckState, or None for a check that has not run."""
     if check is None:
         return CheckState.MISSING.value
     return check.status if check.status in list(CheckState) else None
@@ -435,7 +435,7 @@ def _score_or_level(condition: Condition, score: int | None) -> Any:
 
 
 class Gone(StrEnum):
-    """What a rule names and the workspace cannot use."""
+    """The kind of a thing that a rule names and the workspace cannot use."""
 
     CHECK = "CHECK"
     FLAG = "FLAG"
