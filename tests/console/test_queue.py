@@ -21,8 +21,10 @@ from tests.world.decisions import (
 )
 from tests.world.packages import by_package, create_package
 from verification.backoffice.models import AuditEvent
+from verification.console.base import member_name
 from verification.decisions.models import Case, CaseNote, Decision
 from verification.privacy.models import Disclosure
+from verification.reports.models import Report
 from verification.values.clock import now
 from workspaces.models import Member, Role, Workspace
 
@@ -48,6 +50,24 @@ def test_queue_lists_what_is_due_first(owner, api: Api):
     html = owner.page("queue")
     assert "Wanjiku Kamau" in html
     assert re.findall(r">([^<]+ late)</time>", html) == ["1 h late"]
+
+
+def test_row_without_a_checkbox_says_why(owner, api: Api):
+    create_case(api)
+    taken, risky, proposed = (create_case(api, f"1111111{n}") for n in (1, 4, 6))
+    officer = Officer(api)
+    officer.take(taken)
+    Report.objects.filter(pk=risky).update(risk_level="HIGH")
+    Case.objects.filter(pk=proposed).update(cause="PROPOSED")
+
+    html = owner.page("queue")
+
+    assert html.count('type="checkbox" name="report"') == 1
+    assert re.findall(r'class="pick"><span[^>]* title="([^"]+)"', html) == [
+        f"Assigned to: {member_name(officer.member)}",
+        "Only complete reports with low risk are approved together.",
+        "A decision was proposed.",
+    ]
 
 
 def test_queue_marks_what_is_due_within_hours(owner, api: Api):

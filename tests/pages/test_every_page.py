@@ -73,7 +73,6 @@ FAULTY: dict[str, Callable[[Page], None]] = {
     "policy-rule-add": submit_wrong,
     "webhooks-configure": submit_wrong,
     "members": submit_wrong,
-    "exports": submit_form,
     "golive-company": submit_wrong,
     "settings-brand": submit_wrong,
     "settings-packages-create": submit_form,

@@ -41,6 +41,7 @@ from tests.browser.conftest import (
 )
 
 PHONE = {"width": 390, "height": 844}
+LAPTOP = {"width": 1024, "height": 768}
 FEW_REQUESTS = 5
 # The HTML and styles of a page of subjects, payers and referees
 HOSTED_PAGE_BYTES = 20 * 1024
@@ -84,6 +85,18 @@ WIDEST = """() => [...document.querySelectorAll('body *')].filter(e => {
     return e.checkVisibility()
 }).map(e => e.tagName.toLowerCase() + [...e.classList].map(c => '.' + c).join(''))
     .slice(0, 6).join(' ')"""
+# Lists whose last column, which often has the action, is seen after scrolling alone
+CUT_LISTS = """() => [...document.querySelectorAll('.fold')].filter(
+    e => e.checkVisibility() && e.offsetWidth > e.parentElement.clientWidth).length"""
+# Badges of which a word is broken: a text without a space on several lines
+BROKEN_BADGES = """() => [...document.querySelectorAll('.badge')].filter(badge =>
+    [...badge.childNodes].some(node => {
+        if (node.nodeType !== 3 || !/^\\s*\\S+\\s*$/.test(node.data)) return false
+        const range = document.createRange()
+        range.selectNodeContents(node)
+        const rows = [...range.getClientRects()].filter(one => one.width > 0)
+        return new Set(rows.map(one => one.top)).size > 1
+    })).map(one => one.innerText)"""
 OWN_COLOURS = """() => [...document.querySelectorAll('main *')].some(
     e => e.innerText && getComputedStyle(e).forcedColorAdjust === 'none')"""
 # All that the contrast of a text depends on, once for each distinct value: of its own
@@ -237,6 +250,7 @@ class Walk:
         self._devtools.send("Page.setFontSizes", LARGE)
         self._fits("with large text")
         self._devtools.send("Page.setFontSizes", USUAL)
+        self._shows_lists_whole(languages[0])
         self._picture("light")
         # Chromium leaves traces of forced colours in pictures that follow.
         self.page.set_viewport_size(PHONE)
@@ -251,6 +265,7 @@ class Walk:
             has_new = self._is_new("elements", KINDS)
             self._run_axe("sw", RULES if has_new else ON_A_PHONE)
             self._is_narrow("sw")
+            self._shows_lists_whole("sw")
             self.page.set_viewport_size(DESK)
             self._picture("sw")
 
@@ -345,9 +360,16 @@ class Walk:
     def _is_narrow(self, language: str) -> None:
         self.page.set_viewport_size(NARROW)
         self._fits(f"at 320 px {language}")
+        if broken := self.page.evaluate(BROKEN_BADGES):
+            self.fault(f"breaks the word of a badge at 320 px {language}: {broken}")
         self.page.evaluate(SPACED)
         self._fits(f"at 320 px with spaced text {language}")
         self.page.evaluate(STILL)
+
+    def _shows_lists_whole(self, language: str) -> None:
+        self.page.set_viewport_size(LAPTOP)
+        if self.page.evaluate(CUT_LISTS):
+            self.fault(f"cuts a list at 1024 px {language}")
 
     def _fits(self, how: str) -> None:
         assert self.page.viewport_size

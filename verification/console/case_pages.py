@@ -169,7 +169,7 @@ def listing(place: Place) -> HttpResponse:
     shown = {
         "form": form,
         "cases": cases,
-        "has_offered": any(case["is_offered"] for case in cases),
+        "has_offered": not all(case["alone"] for case in cases),
         "after": page.next,
         "is_continued": after is not None,
         "held": verbs.count_held(place.member, place.environment),
@@ -320,8 +320,7 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
 def _case_view(
     place: Place, case: Case, packages: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    package, report, at = case.package or "", case.report, now()
-    is_free = case.assignee_id in {None, place.member.pk}
+    package, at = case.package or "", now()
     return {
         "row": case,
         "cause": CAUSES[case.cause],
@@ -330,12 +329,22 @@ def _case_view(
         "is_mine": case.assignee_id == place.member.pk,
         "is_overdue": case.due_at is not None and case.due_at < at,
         "is_soon": case.due_at is not None and case.due_at < at + SOON,
-        # It may be clear; the next page knows.
-        "is_offered": is_free
-        and case.cause == CaseCause.ENDED
-        and report.risk_level == RiskLevel.LOW
-        and report.status == ReportStatus.READY,
+        "alone": _why_alone(place, case),
     }
+
+
+def _why_alone(place: Place, case: Case) -> Text:
+    """Return why the case is not approved with others; empty if it may be clear."""
+    report = case.report
+    if not report.is_ended:
+        return _("Checks that run again")
+    if case.assignee and case.assignee_id != place.member.pk:
+        return f"{_('Assigned to')}: {member_name(case.assignee)}"
+    if case.cause != CaseCause.ENDED:
+        return CAUSES[case.cause]
+    if report.status == ReportStatus.READY and report.risk_level == RiskLevel.LOW:
+        return ""
+    return _("Only complete reports with low risk are approved together.")
 
 
 def case_refusal(refused: CaseRefused) -> Text:
