@@ -66,13 +66,13 @@ PAGE_SIZE = 20
 # The switch shows so many workspaces; a page lists them all.
 SWITCH_SIZE = 8
 LAST_PAGE = 10**6
-# What members of a suspended workspace may still do, besides leaving it
+# The rights that members of a suspended workspace keep; they may also leave it.
 WHILE_SUSPENDED = {
     Permission.SEE,
     Permission.SEE_ADMINISTRATION,
     Permission.EXPORT_IN_FULL,
 }
-# Actors of timelines that are members begin with this.
+# The prefix of members among the actors of timelines
 MEMBER = "member "
 KEY = "key "
 
@@ -388,10 +388,9 @@ def member_required(
 
 
 def _login_required(view: View) -> View:
-    """Redirect to the log-in; let a page that asks for a part reload itself instead.
+    """Redirect to the log-in, or let htmx reload the page: a part cannot hold a log-in.
 
-    The log-in would take the part's place. A form keeps what was typed, as nothing
-    answers it.
+    A posted form gets an empty answer, so that the page keeps its input.
     """
 
     @wraps(view)

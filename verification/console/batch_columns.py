@@ -97,7 +97,7 @@ class Headings:
         return cls(labels, words, parts)
 
     def input_of(self, heading: str) -> str | None:
-        """Return the input that a folded heading means; None for an unknown one."""
+        """Return the input that a folded heading means, or None if it is unknown."""
         if heading in self.name_parts:
             return FULL_NAME
         return self.labels.get(heading, self.words.get(heading))
@@ -237,13 +237,13 @@ def remember_columns(
     offer: Offer,
     columns: Mapping[int, str],
 ) -> None:
-    """Let files with the same headings be read alike from now on."""
+    """Store the mapping for later files with the same headings."""
     if not sheet.header.cells:
         return
     headings = Headings.of(choice, offer)
     numbers = sorted_headings(sheet)
     inputs = [
-        # A column that no order uses is not ignored by choice.
+        # None: the order has no input for the heading, so the member chose nothing.
         columns.get(n) or (None if headings.input_of(text) == IGNORED else IGNORED)
         for text, n in numbers
     ]

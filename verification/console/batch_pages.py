@@ -140,7 +140,7 @@ RESULT_COLUMNS = (
     _("Risk"),
     _("Decision"),
 )
-# Of each check
+# Columns of each check
 CHECK_COLUMNS = (_("Status"), _("Risk"))
 # Why a subject got no further link
 UNSENT = (
@@ -267,7 +267,7 @@ def show(place: Place, batch: UUID) -> HttpResponse:
         if place.posted is None:
             return _show_progress(place, ordered)
         return _to_ordered(place, ordered.pk)
-    # Only the member who has sent the file sees its rows.
+    # The rows are visible only to the member who uploaded the file.
     kept = _uploads(place).get(pk=batch)
     require_present(place.member, Permission.ORDER)
     if step == "discard":
@@ -285,7 +285,7 @@ def show(place: Place, batch: UUID) -> HttpResponse:
 
 
 def _change(place: Place, kept: Upload, step: str) -> HttpResponse:
-    """Change what is read of the file; then show what is wrong, or the quote."""
+    """Change columns, cells or left-out rows; then show the faults or the quote."""
     assert place.posted is not None  # noqa: S101
     client, opened = place.client, OpenUpload.of(kept)
     if step == "columns":
@@ -326,7 +326,7 @@ def _typed_cells(place: Place, opened: OpenUpload) -> Mended:
 
 
 def _show_upload(place: Place, kept: Upload, error: Text = "") -> HttpResponse:
-    """Show the columns to confirm, what is wrong in the file, or what it costs."""
+    """Show the columns to confirm, the faults of the file, or the quote."""
     opened = OpenUpload.of(kept)
     columns = opened.mapping(place.client, place.offer)
     is_known = not (columns.unsure or opened.missing(columns.inputs, place.offer))
@@ -416,7 +416,7 @@ def _headings(opened: OpenUpload, judged: Judged) -> list[tuple[int, str]]:
 
 
 def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
-    """Return what a batch has ordered, when and by whom."""
+    """Return a batch's checks, counts and the member who ordered it."""
     reports = Report.objects.filter(pk__in=batch.report_ids)
     ordered = reports.values_list("checks_requested", "status")
     names = dict.fromkeys(name for checks, _status in ordered for name in checks)
@@ -432,7 +432,7 @@ def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
 def _faults_context(
     judged: Judged, headings: Sequence[tuple[int, str]]
 ) -> dict[str, Any]:
-    """Return the first rows with faults as a table: cells with what is wrong."""
+    """Return the first rows with faults as a table of cells and their faults."""
     faults: dict[int, list[RowFault]] = {}
     for fault in judged.faults:
         faults.setdefault(fault.row, []).append(fault)
@@ -594,7 +594,7 @@ def _to_ordered(place: Place, batch: UUID) -> HttpResponse:
 
 
 def _show_progress(place: Place, batch: Batch) -> HttpResponse:
-    """Show how many of the reports are in which state, and those that need somebody."""
+    """Show the number of reports in each state, and the reports that need an action."""
     reports = Report.objects.filter(pk__in=batch.report_ids)
     counted = Counter(
         dict(reports.values_list("status").annotate(Count("pk")).order_by())
@@ -669,7 +669,7 @@ def _record_disclosures(place: Place, rows: Sequence[BatchReport]) -> None:
 
 
 def _name_of(batch: Batch) -> str:
-    """Return the address of the member who has ordered it; empty if they have left."""
+    """Return the e-mail address of the batch's member, or "" if the member has left."""
     member = batch.created_by.removeprefix("member ")
     found = Member.objects.filter(pk=member, workspace=batch.workspace_id)
     return found.values_list("user__email", flat=True).first() or ""

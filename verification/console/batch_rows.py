@@ -37,7 +37,7 @@ from verification.values.identifiers import shape_of
 
 LANGUAGES = ("en", "sw")
 FULL_NAME = "subject-fullName"
-# What tells a subject from others. A line with one of these is no total.
+# The inputs that identify a subject. A line with one of them is no line of totals.
 IDENTIFYING = {f"subject-{member}" for member in (*IDENTIFIERS, *CONTACTS)}
 # Days as people write them, after those of ISO 8601; the day stands first.
 DAY = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})(?:[ T]+(\d{1,2}:\d{2}))?")
@@ -81,14 +81,14 @@ class Row:
 
     line: Line
     values: dict[str, str]
-    # The name of an input -> what is wrong with its cell
+    # The name of an input -> the fault of its cell
     faults: dict[str, Text] = field(default_factory=dict)
-    # The number of a column -> the text of its cell that was put right
+    # The number of a column -> the repaired text of its cell
     repairs: dict[int, str] = field(default_factory=dict)
 
     @property
     def texts(self) -> list[str]:
-        """The texts of the cells, with those that were put right."""
+        """The texts of the cells, with repairs."""
         return [
             self.repairs.get(number, cell.text)
             for number, cell in enumerate(self.line.cells)
@@ -190,7 +190,7 @@ def _read_row(
 
 
 def read_cell(cell: Cell, one: Input, choice: Choice) -> tuple[str, Text]:
-    """Return the text of a cell for this input, and what is wrong or an empty text."""
+    """Return the text of a cell for this input, and its fault or an empty text."""
     text, kind = cell.text, cell.kind
     if kind == Kind.FORMULA:
         return "", FORMULA

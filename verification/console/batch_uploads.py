@@ -1,7 +1,7 @@
-"""Uploads: the rows of a file with what the member has changed, until they are ordered.
+"""Uploads: the rows of a file with the member's changes, until they are ordered.
 
-The lines stay as the file has them; mended cells and left-out rows stand beside them,
-so that the same file is known again.
+The lines of the file do not change: mended cells and left-out rows are stored
+separately, so that the service recognises the same file.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ Mended = dict[int, dict[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class OpenUpload:
-    """What an upload holds."""
+    """The opened content of an upload."""
 
     name: str
-    # As the file has it
+    # The unchanged sheet of the file
     original: Sheet
     choice: Choice
     common: dict[str, str]
-    # None until the member has confirmed a mapping
+    # Null until the member has confirmed a mapping
     columns: dict[int, str] | None = None
     mended: Mended = field(default_factory=dict)
-    # Numbers of rows that hold no subject, and of rows that are not ordered yet
+    # Numbers of rows without a subject, and of rows that a later order may have
     ignored: frozenset[int] = frozenset()
     skipped: frozenset[int] = frozenset()
 

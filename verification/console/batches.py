@@ -1,9 +1,9 @@
 """Orders by file: each row of a sheet becomes a request item, as a form does.
 
-Nothing here knows a page. `batch_columns` finds what each column is, `batch_rows` turns
-cells into the texts that a form would have, `judge` lets the rules of the API find what
-is wrong by row and column, and `place_batch` orders all rows that are not left out, or
-none. The same cells are ordered again only if the member confirms it.
+This module is independent of the pages. `batch_columns` finds the input of each column,
+`batch_rows` turns cells into the texts of a form, `judge` lets the API's rules find
+faults by row and column, and `place_batch` orders all rows that are not left out, or
+none. A repeated order of the same cells needs the member's confirmation.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def is_common(one: Input) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RowFault:
-    """What is wrong in a row, in a column of the file or, with None, in no column."""
+    """The fault of a row, in a column of the file or, with None, in the whole row."""
 
     row: int
     column: int | None
@@ -85,14 +85,14 @@ class Judged:
     """The result for the rows: a quote, or faults."""
 
     rows: Rows
-    # Of all rows
+    # The items of all rows
     items: list[Item]
-    # None if there is a fault
+    # Only without a fault
     quote: Quote | None
-    # Of the file as a whole
+    # Faults of the whole file
     general: list[Text]
     faults: list[RowFault]
-    # Whether there may be more faults than these
+    # True if there may be more faults
     is_cut: bool = False
 
     @property
@@ -101,10 +101,10 @@ class Judged:
 
     @property
     def digest(self) -> str:
-        """Return the digest of the quote and of what is ordered.
+        """Return the digest of the quote and of the items.
 
-        A mended cell, or a mapping that a colleague has changed, changes the order and
-        not its price.
+        The items count, too: a mended cell, or a mapping that a colleague has changed,
+        can change the order at the same price.
         """
         assert self.quote  # noqa: S101
         items = orjson.dumps(self.items).decode()
@@ -144,7 +144,7 @@ class Judged:
 
 
 def judge(client: Client, rows: Rows, choice: Choice, offer: Offer) -> Judged:
-    """Quote the rows, or return what is wrong with them. Nothing is stored.
+    """Quote the rows, or return their faults. It stores nothing.
 
     The rules stop at MAX_FAULTS: the rows without a fault so far are judged again.
     """
@@ -167,7 +167,7 @@ def judge(client: Client, rows: Rows, choice: Choice, offer: Offer) -> Judged:
             _add_faults(judged, [row for row, _ in left], e.faults)
             wrong = judged.faulty_numbers
             rest = [each for each in left if each[0].line.number not in wrong]
-            # What is wrong with the whole file hides what is wrong with its rows.
+            # Faults of the whole file hide the faults of its rows.
             is_whole = len(rest) == len(left) or bool(judged.general)
             judged.is_cut = is_whole and len(e.faults) >= MAX_FAULTS
             left = [] if is_whole else rest

@@ -82,7 +82,7 @@ class BrandForm(forms.Form):
 
     @property
     def brand(self) -> NewBrand:
-        """What was typed, with the right fields only if others are wrong."""
+        """The typed brand; it leaves out invalid fields."""
         typed = self.cleaned_data
         return NewBrand(
             colour=typed.get("colour", ""),
@@ -157,7 +157,7 @@ def edit(place: Place) -> HttpResponse:
 def preview(place: Place) -> HttpResponse:
     """Show the consent page with the saved brand, or with the one in a form.
 
-    It names nobody, stores nothing, and its own buttons do nothing.
+    The page names no person, stores nothing, and its buttons have no effect.
     """
     _require_rate(place)
     chosen = place.request.GET.get("in", "")

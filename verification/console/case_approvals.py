@@ -1,4 +1,4 @@
-"""Approve clear cases together: choose, read what is left out and why, confirm."""
+"""Approve clear cases together: choose, read the left-out cases, confirm."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def approve(place: Place) -> HttpResponse:
     ids = [one for one in chosen if one]
     if "confirmed" in posted:
         return _approve(place, form, ids)
-    # Without its filters, a list has more than the page showed.
+    # With invalid filters the list would have more cases than the page showed.
     if "all" in posted and form.is_valid():
         ids = _listed(place, form)
     if not ids:

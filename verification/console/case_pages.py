@@ -110,7 +110,7 @@ TABS: dict[tuple[tuple[str, Any], ...], str] = {
 
 
 class AssignmentForm(forms.Form):
-    """Who gets a case; `seen` is who has it as the member has read."""
+    """The new assignee of a case; `seen` is the assignee when the page was shown."""
 
     member = forms.ModelChoiceField(
         queryset=Member.objects.none(),
@@ -197,7 +197,7 @@ def queue_form(
 @post_required(Permission.DECIDE_REPORTS)
 def take_next(place: Place) -> HttpResponse:
     """Give the member the case that is due first, and show its report."""
-    # How many the member had on the page of the form
+    # The number of the member's cases when the page was shown
     typed = place.request.POST.get("held", "")
     held = int(typed) if typed.isdecimal() and len(typed) < 8 else None
     try:
@@ -268,9 +268,9 @@ def edit_settings(place: Place) -> HttpResponse:
 
 
 def to_next(place: Place, report: UUID, done: str, after: Case | None) -> HttpResponse:
-    """Show the next case once the one before it is decided; else its report again.
+    """Show the next case after a decision, or the same report if it had no case.
 
-    `after` is the case as it was; None if the report was not in the queue.
+    `after` is the case before the decision.
     """
     if after is None:
         return place.to("reports-detail", success=done, report=report)

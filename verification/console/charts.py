@@ -23,11 +23,11 @@ from verification.figures.summary import Duration
 
 # Pixels: above the highest line, and below the base line with its dates
 ABOVE, BELOW = 14, 22
-# A name and its times, and the line beside them
+# The height of a row: a name with its times, and a line
 ROW = 40
-# Parts of a bar are parted by so many pixels of the ground.
+# Pixels between the parts of a bar
 GAP = 1.5
-# So near to an edge, in per cent of the width, a text begins or ends there.
+# A text this near to an edge, in per cent of the width, begins or ends at it.
 EDGE = 6
 LONGEST_NAME = 24
 # Widths of the scale beside a chart: classes of the style sheet
@@ -73,7 +73,7 @@ class Chart:
     plot: SafeString
     legend: Sequence[Part] = ()
     hint: Text = ""
-    # What the whole period comes to, where no tile says it
+    # The total of the period, for charts without a tile
     total: Text = ""
     change: Change | None = None
     columns: Sequence[Text] = ()
@@ -146,7 +146,7 @@ def draw_lines(
     write: Write,
     dates: int = 3,
 ) -> SafeString:
-    """Draw a line, and that of the period before dashed. None has no point."""
+    """Draw a line, and the previous period's dashed. A value of None has no point."""
     known = [value for value in (*now, *before) if value is not None]
     top, bottom = round_up(max(known, default=0)), height - BELOW
     step = 98 / max(len(labels) - 1, 1)
@@ -257,7 +257,7 @@ def change_of(
     in_points: bool = False,
     more_is_better: bool | None = None,
 ) -> Change | None:
-    """Return the change in per cent, or in points; None if there was nothing before."""
+    """Return the change in per cent or points, or None without an earlier value."""
     if before is None or now is None or not (before or in_points):
         return None
     if in_points:

@@ -67,7 +67,7 @@ class CorrectionForm(forms.Form):
 
 
 class JoinForm(forms.Form):
-    """Whether the visitor is the person; the decision is the button that sent it."""
+    """Confirm or refuse that the visitor is the person; each has its own button."""
 
     decision = forms.ChoiceField(
         choices=[(each, each) for each in (Outcome.DONE, Outcome.REFUSED)],
@@ -112,7 +112,7 @@ def listing(place: Place) -> HttpResponse:
 
 @member_required(write=Permission.DECIDE_CORRECTIONS)
 def join(place: Place, asked: UUID) -> HttpResponse:
-    """Show who asks for which reports; a POST confirms or refuses the person."""
+    """Show the visitor and the requested reports; a POST confirms or refuses."""
     found = _joins(place).get(pk=asked)
     form = JoinForm(place.posted)
     if form.is_valid():

@@ -81,7 +81,7 @@ class DecisionForm(ChoicesForm):
     )
     # The decision that the member has read
     replaces = forms.UUIDField(required=False, widget=forms.HiddenInput)
-    # Whether the member has read what follows from a decline
+    # True once the member has read the consequences of a decline
     confirmed = forms.BooleanField(required=False, widget=forms.HiddenInput)
 
     def __init__(
@@ -117,7 +117,7 @@ class DecisionForm(ChoicesForm):
 
     @property
     def shows_all(self) -> bool:
-        """Whether the other reasons are open: one is chosen, or one is missing."""
+        """True if the other reasons are open: one is chosen, or one is missing."""
         chosen = set(self["codes"].value() or ())
         return bool(self["codes"].errors or chosen - set(self.suggestions))
 
@@ -142,7 +142,7 @@ class DecisionForm(ChoicesForm):
 
     @property
     def has_to_confirm(self) -> bool:
-        """Whether the member has to read first what follows."""
+        """True if the member first has to read the consequences."""
         typed = self.cleaned_data
         return typed["status"] == DecisionStatus.DECLINED and not typed["confirmed"]
 

@@ -39,7 +39,7 @@ from workspaces.members import Permission
 
 
 class NoticeRuleForm(forms.ModelForm):
-    """How long a decline with a notice waits."""
+    """The time that a decline with a notice waits."""
 
     waiting_days = number_field(
         _("Working days until such a decline counts"),
@@ -56,7 +56,7 @@ class NoticeRuleForm(forms.ModelForm):
 
 
 class HandOverForm(forms.Form):
-    """Who handed the notice of a decline to the person, and when."""
+    """The hand-over of a notice of a decline: by a named person, on a day."""
 
     by = text_field(_("Handed over by"), MAX_NAME_LENGTH)
     on = forms.DateField(label=_("Handed over on"))

@@ -248,7 +248,7 @@ def _csv_row(row: DailyFigure) -> list[Any]:
 
 
 def _tiles(place: Place, figures: Figures) -> Iterator[Tile]:
-    """Yield what it costs and brings, for people who read nothing else."""
+    """Yield the main costs and results, for readers of the tiles alone."""
     total, before = figures.total, figures.before
     currency = place.account.currency
 

@@ -1,4 +1,4 @@
-"""What the search in the top bar finds while a member types."""
+"""The results of the search in the top bar, while a member types."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Found(NamedTuple):
 
 @member_required()
 def find(place: Place) -> HttpResponse:
-    """List what matches the text; without a text, all pages and actions.
+    """List the reports, pages and actions that match; without a text, all pages.
 
-    With `open`, which the form sends, lead to the only match, or else to the list.
+    When the form sends `open`, redirect to the only match, or else to the list.
     """
     text = one_line(place.request.GET.get("search", ""))[:200]
     filters = Filters(search=text)

@@ -1,4 +1,4 @@
-"""The card of a check: what was found against what was given, flags and details."""
+"""The card of a check: given and found values, flags and details."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ICONS = {
 }
 NAMES = ("fullName", "taxpayerName", "registeredName", "employeeName", "name")
 
-# Of these the source has found the record; a source that found none repeats them.
+# The source looked up the record by these numbers; without a record it repeats them.
 NUMBERS = ("idNumber", "kraPin", "registrationNumber")
 # The comparison -> the details that it compares, as they are given
 COMPARISONS = {
@@ -58,7 +58,7 @@ KEY_DETAILS = (
     "worstDaysInArrears",
     "hitCount",
 )
-# How people know the sources; a name that is not here stays as it is.
+# The sources' usual names; other names are shown unchanged.
 SOURCES = {
     "companies_house": "Companies House",
     "gleif": "GLEIF",
@@ -81,7 +81,7 @@ AMOUNTS = ("totalBalance", "totalOverdue")
 
 
 class Compared(NamedTuple):
-    """What was given and what the source has; `verdict` is None if nobody compared."""
+    """A given value and the source's; `verdict` is None without a comparison."""
 
     label: str
     given: str
@@ -143,7 +143,7 @@ def _failure_text(result: CheckResult) -> str:
 def _compare(
     details: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Iterator[Compared]:
-    """Yield the rows of the table; none if the source has compared nothing."""
+    """Yield the rows of the table, if the source has compared a value."""
     if not any(name in details for name in COMPARISONS):
         return
     found_name = next((details[one] for one in NAMES if details.get(one)), None)

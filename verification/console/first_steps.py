@@ -36,7 +36,7 @@ FIRST_ORDER = {
         }
     ]
 }
-# How checks of the first test subjects end, by the sandbox's outcome
+# The names of the sandbox's outcomes for the first test subjects
 ENDINGS: dict[str, Text] = {
     "CLEAR": _("Clear"),
     "NOT_FOUND": _("Not found"),
@@ -78,7 +78,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Which of the first steps of a place are done; production has others."""
+    """The state of the first steps; production has other steps than the sandbox."""
 
     key: ApiKey | None
     has_report: bool
@@ -151,7 +151,7 @@ def first_subjects() -> list[tuple[str, Text]]:
 def order_about(place: Place) -> dict[str, Any] | None:
     """Return a first production order about the member.
 
-    It has the first check that can be ordered with these inputs; None if none can.
+    It has the first check that needs no other inputs. Returns None without one.
     """
     user = place.member.user
     subject = {

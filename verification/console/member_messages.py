@@ -45,7 +45,7 @@ class MessagesForm(forms.Form):
             )
 
 
-# Whoever opens the link of a message has not logged in.
+# A reader who opens the link of a message has not logged in.
 LINK = audit.Actor(ActorKind.SERVICE, "link of a message")
 NAMES: dict[str, Any] = {
     MemberMessage.REPORT_READY: _("Reports that are ready"),

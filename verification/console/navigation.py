@@ -36,11 +36,11 @@ MOST = 99
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many things wait in a section, at most MOST + 1; `late` of them are late."""
+    """The numbers of waiting and of late items in a section, at most MOST + 1."""
 
     waiting: int
     late: int = 0
-    # What waits, for people who cannot see the number's place.
+    # The number's meaning, for screen readers
     words: Promise | str = ""
     is_bad: bool = False
 
@@ -60,7 +60,7 @@ class Section:
     icon: str
     group: Promise
     needs: Permission = Permission.SEE
-    # The same in both environments
+    # True if both environments share the page
     of_workspace: bool = False
     in_sandbox_only: bool = False
 

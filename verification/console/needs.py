@@ -45,14 +45,14 @@ GoLive = Workspace.GoLive
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A thing to do: what it is, more about it, and the page where it is done."""
+    """A task: its title, details, and the page for it."""
 
     ground: str
     icon: str
     title: Text
     url: str
     action: Text
-    # The address of the button, if it is another
+    # The button's address, if it differs from `url`
     action_url: str = ""
     words: Text = ""
     about: Report | None = None

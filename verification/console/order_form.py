@@ -450,7 +450,7 @@ class UploadForm(DetailsForm):
 
 
 class ColumnsForm(forms.Form):
-    """What each column of a file is; several columns may make up the full name."""
+    """The input of each column of a file; the full name may have several columns."""
 
     def __init__(
         self, typed: Any, opened: OpenUpload, columns: Columns, offer: Offer
@@ -514,8 +514,8 @@ def _field(one: Input) -> forms.Field:
         this = format_lazy(_("Fill in this or “{other}”"), other=one.other)
         hint = format_lazy("{this}. {hint}", this=this, hint=hint) if hint else this
     widget = WIDGETS.get(one.kind, forms.TextInput)
-    # The browser's own details are those of the member, not of the subject.
-    # What is typed while an answer of the server is on its way stays.
+    # The browser would fill in the member's details instead of the subject's.
+    # `hx-preserve` keeps text that is typed while a request is under way.
     attributes = {
         "autocomplete": "off",
         "hx-preserve": "true",

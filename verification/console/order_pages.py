@@ -75,7 +75,7 @@ NOT_COVERED = _("Nothing is ordered: the balance does not cover it.")
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What the page has shown: its key, the digest of the price, known reports."""
+    """The quote on the page: its key, the digest of the price, known reports."""
 
     key: str
     digest: str
@@ -96,7 +96,7 @@ def _salt(place: Place) -> str:
 
 
 def shown_quote(place: Place) -> Quote | None:
-    """Return the quote that the page has shown; None without a present one."""
+    """Return the quote that the page has shown, or None if it is missing or too old."""
     text = place.request.POST.get("quote", "")
     try:
         return Quote(*signing.loads(text, salt=_salt(place), max_age=QUOTE_LIFETIME))
@@ -191,7 +191,7 @@ def _show(
 
 
 def _update(place: Place, draft: Report | None = None) -> HttpResponse:
-    """Show the page for what is typed so far; what is missing is no error yet."""
+    """Show the page for an unfinished form; missing fields are no error yet."""
     require_price_rate(place)
     typed = still_offered(place, place.request.POST)
     chosen = choice_form(place, typed, may_be_empty=True)
@@ -213,13 +213,13 @@ def still_offered(place: Place, typed: QueryDict) -> QueryDict:
 
 
 def _read(place: Place) -> OrderForm:
-    """Return the form as it was sent, with what is wrong in it."""
+    """Return the sent form with its faults."""
     require_order_rate(place)
     chosen = choice_form(place, place.posted)
     chosen.is_valid()
     details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
     if details.errors and not chosen.errors:
-        # Those that the API finds in the other fields
+        # Add the faults that the API finds in the other fields.
         item = build_item(chosen.choice, details.values, place.offer)
         try:
             price_item(place.client, item, draft=place.request.POST["step"] != "order")

@@ -241,7 +241,7 @@ def _subject_inputs(choice: Choice, offer: Offer) -> Iterator[Input]:
         COMPANY_NAME if choice.is_company else SUBJECT_LABELS["fullName"],
         is_required="fullName" in required or not has_name,
     )
-    # Links, notices and copies of decisions reach a subject whoever asks for consent.
+    # Each consent mode has links, notices and copies of decisions for the subject.
     yield from (one for key, one in found.items() if key not in CONTACTS)
     for key in CONTACTS:
         yield found.get(key) or _subject_input(key)
@@ -341,7 +341,7 @@ def build_item(choice: Choice, values: Values, offer: Offer) -> Item:
 def _parse(one: Input, text: str) -> Any:
     """Return the member of the item, or None to leave it out.
 
-    A text that is no date or number stays a text: the rules say what is wrong.
+    An invalid date or number stays a text: the API's rules reject it.
     """
     if one.kind == "FLAG":
         return text == ON
@@ -458,7 +458,7 @@ class Quote:
 
     @property
     def charge(self) -> Decimal:
-        """What the workspace itself pays at once."""
+        """The amount that the workspace itself pays at once."""
         own = (one for one in self.orders if one.order.payment_mode == PaymentMode.SELF)
         return sum((one.total for one in own if not one.order.draft), Decimal(0))
 
@@ -545,10 +545,10 @@ def _newer_reports(client: Client, subject_ids: Iterable[Any]) -> QuerySet[Repor
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What the page of an order says of its price."""
+    """The price on the page of an order."""
 
     lines: list[QuotedLine]
-    # What the workspace itself pays at once
+    # The amount that the workspace itself pays at once
     charge: Decimal
     digest: str
     # Newer reports about the same subject
@@ -561,7 +561,7 @@ class Price:
 
 
 def estimate_price(choice: Choice, offer: Offer) -> Price:
-    """Price a choice whose subject is not known yet, without earlier results."""
+    """Price a choice before its subject is known; it reuses no earlier results."""
     definitions = choice.definitions(offer)
     prices = check_prices(definitions, offer.packages.get(choice.package))
     pairs = list(zip(definitions, prices, strict=True))
@@ -723,15 +723,15 @@ def launch_as_quoted(client: Client, report_ids: Sequence[UUID], digest: str) ->
 
 @dataclass(frozen=True, slots=True)
 class LaunchQuote:
-    """What the launch of several drafts costs, and those that cannot be launched."""
+    """The price to launch several drafts, and the drafts that cannot be launched."""
 
     drafts: list[Report]
-    # Check by check
+    # One line for each check
     lines: list[QuotedLine]
-    # What the workspace itself pays at once
+    # The amount that the workspace itself pays at once
     charge: Decimal
     digest: str
-    # With the codes of `launch_blockers`, or with faults
+    # Drafts with codes of `launch_blockers`, or with faults
     refused: list[Refused]
 
 
@@ -800,16 +800,16 @@ def retry_as_quoted(client: Client, report_id: UUID, digest: str) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """What the cancellation of a report stops and gives back to the workspace."""
+    """The checks that a cancellation stops, and its credit for the workspace."""
 
     uncalled: list[CheckResult]
     credit: Decimal
-    # Of this and of the report's status
+    # The digest of checks, credit and the report's status
     digest: str
 
 
 def quote_cancellations(reports: Iterable[Report]) -> dict[UUID, Cancellation]:
-    """Return what the cancellation of each report would do now."""
+    """Return the effects that a cancellation would have now, by report ID."""
     by_id = {report.pk: report for report in reports}
     uncalled: dict[UUID, list[CheckResult]] = {pk: [] for pk in by_id}
     results = CheckResult.objects.filter(UNCALLED, report__in=list(by_id))

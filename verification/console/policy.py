@@ -46,7 +46,7 @@ from workspaces.members import Permission
 
 
 class ActivationForm(forms.Form):
-    """How a version works once it is switched on."""
+    """The mode of a version that is switched on."""
 
     mode = forms.ChoiceField(
         label=_("Once it is switched on"),
@@ -143,7 +143,7 @@ def version(place: Place, version: UUID) -> HttpResponse:
 
 
 def _dry_run_context(place: Place, dry: DryRun) -> dict[str, Any]:
-    """Return what the rules would decide beside what was decided."""
+    """Return the rules' decisions and the real ones, for comparison."""
     matrix = []
     for was, name in DECIDED.items():
         counts = [(would, dry.counts.get((was, would), 0)) for would in WOULD]
@@ -197,7 +197,7 @@ def edit_rule(place: Place, version: UUID, number: int | None = None) -> HttpRes
     given: Any = given_of(rules[number - 1] if number else None, digest_of(draft))
     typed = place.posted
     if typed is not None and typed.get("step") == "update":
-        # What a condition is about has changed, and with it what it can compare.
+        # A changed fact of a condition changes its comparisons and values.
         given, typed = typed.dict() | {"codes": typed.getlist("codes")}, None
     form = PolicyRuleForm(
         typed,

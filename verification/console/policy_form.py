@@ -63,15 +63,15 @@ OF_WORDS = {
 CONDITION_FIELDS = ("fact", "comparison", "value")
 CONDITION_NUMBERS = range(1, MAX_CONDITIONS + 1)
 CHOOSE = [("", _("Choose"))]
-# As many conditions of a rule are shown at once; more can be opened.
+# The number of conditions that are shown at first; the member can open more.
 SHOWN_CONDITIONS = 2
 
 
 class PolicyRuleForm(ChoicesForm):
-    """A rule of a policy: conditions that all have to hold, and what follows.
+    """A rule of a policy: conditions that all have to hold, and the decision.
 
-    A condition offers the comparisons and values of what it is about. `given` are the
-    choices so far of a member who has just chosen that.
+    A condition offers the comparisons and values of its fact. `given` are the member's
+    choices so far, after a change of the fact.
     """
 
     then = decision_field(_("Then"), _("A person reviews the report"))

@@ -119,7 +119,7 @@ NOT_SENT: Refusals = {
 }
 
 
-# To count a million reports takes longer than to show twenty of them.
+# Counting a million reports takes longer than showing twenty of them.
 COUNTED_REPORTS = 10_000
 
 
@@ -185,9 +185,9 @@ def decide(place: Place, report: UUID) -> HttpResponse:
 
 @member_required()
 def progress(place: Place, report: UUID) -> HttpResponse:
-    """Return the report's page once it differs from what was seen; nothing until then.
+    """Return the report's page if it has changed since `seen`, or else status 204.
 
-    An open page asks this while checks run, so it costs two short queries.
+    An open page polls it while checks run, so it costs two short queries.
     """
     found = place.get_report(report)
     if place.request.GET.get("seen") == _state_of(found):
@@ -321,7 +321,7 @@ def certificate(place: Place, erasure: UUID) -> HttpResponse:
 
 @post_required(Permission.ANSWER_SUBJECTS)
 def send_data_link(place: Place, report: UUID) -> HttpResponse:
-    """Send the subject a link by which they see what was found about them."""
+    """Send the subject an access link to their own data."""
     found = place.get_report(report)
     refusing = place.refusing(NOT_SENT, "reports-detail", report=found.pk)
     with refusing, transaction.atomic():

@@ -277,7 +277,7 @@ def pause(place: Place, rule: UUID) -> HttpResponse:
 
 @member_required(Permission.MANAGE_MONITORING)
 def resume(place: Place, rule: UUID) -> HttpResponse:
-    """Say which run follows and what it costs; a POST resumes the rule.
+    """Show the next run and its price; a POST resumes the rule.
 
     The page asks for a new consent if the subject withdrew it.
     """

@@ -40,7 +40,7 @@ from verification.web.pages import INVALID_EMAIL
 from workspaces import sandbox_addresses
 from workspaces.members import Permission
 
-# How a check ends, by the outcome of its test subject
+# The end of a check, by the outcome of its test subject
 ENDINGS = {
     "CLEAR": _("Found, and nothing is wrong."),
     "NOT_FOUND": _("The source has no such record."),

@@ -15,7 +15,7 @@ from verification.reports.models import Report, StatusChange
 from verification.reports.status import CHECK_ENDED, SUBJECT_ACTOR
 
 ERASED = "subject erased"
-# What the timeline stores, as the page shows it
+# Stored entry of the timeline -> its state on the page
 HAPPENED: dict[str, State] = {
     "created": State(_("Ordered"), "", "file-pen-line"),
     "launched": State(_("Launched: the checks run"), "", "play"),
@@ -86,12 +86,12 @@ class Entry(NamedTuple):
     text: Text
     ground: str
     icon: str
-    # Who did it; empty for the service itself
+    # The actor; empty for the service itself
     by: Text
 
 
 def timeline_of(report: Report) -> list[Entry]:
-    """Return what happened to the report, the newest first."""
+    """Return the history of the report, the newest entry first."""
     changes = list(report.status_changes.all())
     names = _names_of(report, {change.actor for change in changes})
     entries = list(_entries(changes, names))

@@ -38,7 +38,7 @@ from workspaces.models import LedgerEntry, Role, Scope
 
 
 class Topic(StrEnum):
-    """What a code is about, as in a template: `{{ report.status|words:"report" }}`."""
+    """The topic of a code, as in a template: `{{ report.status|words:"report" }}`."""
 
     REPORT = "report"
     SUBJECT = "subject"
@@ -68,7 +68,7 @@ class Topic(StrEnum):
 
 
 class State(NamedTuple):
-    """A state as pages show it. Without more it has the quiet ground and a clock."""
+    """A state on pages; by default it has the quiet ground and the icon of a clock."""
 
     words: Promise | str
     ground: str = ""
