@@ -53,7 +53,7 @@ class SubjectReport:
     # Decisions of the client that count or have counted, oldest first.
     client_decisions: list[Decision] = field(default_factory=list)
     is_held: bool = False
-    # Of declines, newest first.
+    # Notices of declines, newest first
     notices: list[AdverseNotice] = field(default_factory=list)
     # Results about the holder of a number that is not the subject's.
     strangers: set[UUID] = field(default_factory=set)
@@ -71,7 +71,7 @@ class SubjectReport:
 
     @property
     def kept_until(self) -> datetime | None:
-        """The end of the retention; None as long as the report has not ended."""
+        """The end of the retention, once the report has ended."""
         report = self.report
         if report.status == ReportStatus.DRAFT:
             return report.updated_at + report.workspace.retention(report.environment)

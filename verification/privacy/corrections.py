@@ -502,10 +502,10 @@ def _corrected_details(correction: Correction) -> KnownSubject | None:
 
 
 def _set_subject(report: Report, corrected: KnownSubject, new: CheckResult) -> None:
-    """Write the corrected details on a locked report; `new` has asked with them.
+    """Write the corrected details, which `new` has used, on a locked report.
 
-    Other results keep the details that they were asked with. Requests that the person
-    made on this report, such as an objection, follow them.
+    Other results keep the details of their calls. The person's requests on this report,
+    such as an objection, get the corrected `subject_id`.
     """
     former, former_ids = report.subject, report.subject_ids
     asked = CheckResult.every.filter(
@@ -518,7 +518,7 @@ def _set_subject(report: Report, corrected: KnownSubject, new: CheckResult) -> N
     SubjectRequest.objects.filter(
         report=report, subject_id=report.subject_id, erasure=None
     ).update(subject_id=corrected.id)
-    # Results that have asked with the wrong number are found by it.
+    # The former IDs still find results of calls with the wrong number.
     write_subject(report, Subject(corrected.members), corrected.id, former_ids)
     if not new.outdated_details(report.subject):
         new.inputs = None

@@ -136,8 +136,8 @@ def open_erasure(
 ) -> Erasure:
     """Enter an erasure and schedule it; the caller holds `Person.lock`.
 
-    It notes what is found, as the page that shows it may show more later. Returns one
-    that waits and erases all that this one would. Raises ErasureHeld.
+    It stores the found rows, as the page may show more of them later. Returns a waiting
+    erasure instead if that one covers all these rows. Raises ErasureHeld.
     """
     reports = {one.pk for one in found.reports}
     rules = {one.pk for one in found.rules}
@@ -286,9 +286,9 @@ def _delete_rules(erasure: Erasure) -> None:
 
 
 def _delete_uploads(erasure: Erasure) -> None:
-    """Delete files that may name the person and that nobody has ordered yet.
+    """Delete uploads, not yet ordered, that may name the person.
 
-    Those that the client sends later are about a person who agreed again.
+    Later uploads of the client are about a person who has agreed again.
     """
     request = erasure.request
     reports = Report.objects.filter(pk__in=erasure.report_ids, erased_at=None)

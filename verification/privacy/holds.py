@@ -1,6 +1,6 @@
 """Holds: staff keep a report beyond its retention, for a court or a dispute.
 
-A hold has a reason and an end, so that no report is kept for ever by mistake. It keeps
+A hold has a reason and an end, so that a mistake keeps no report for ever. It exempts
 the report from the retention, and refuses a request to erase its subject.
 """
 

@@ -1,11 +1,11 @@
-"""Joins: a person asks for the reports that carry no address of theirs.
+"""Joins: a person requests the reports that carry no address of theirs.
 
 Everybody who has seen an ID card knows name, number and date of birth, so such a report
-opens by its own link alone. The visitor of another link asks here, which is an access
-request in the register. The client or staff make sure who the person is, and confirm or
-refuse. From then on `people.Proof` covers these reports for the same address.
+opens by its own link alone. The visitor of another link makes an access request here.
+The client or staff verify the person, and confirm or refuse. A confirmation lets
+`people.Proof` cover these reports for the same address.
 
-The visitor does not learn from the answer of the page whether there are any.
+The page's answer does not reveal whether such reports exist.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ JOINS_PER_DAY = 3
 
 @transaction.atomic
 def ask_to_join(proof: Proof) -> None:
-    """Ask for the reports without an address of the person, if nobody is asked now.
+    """Request the reports without an address of the person, unless a request is open.
 
-    The request is answered at once if there are none.
+    It answers the request at once if there are no such reports.
     """
     report, digest = proof.report, address_digest(proof.address)
     lock_person(*report.subject_ids)

@@ -182,7 +182,7 @@ def _names() -> Iterator[str]:
 
 
 def list_folder(folder: str) -> tuple[list[str], list[str]]:
-    """Return the folders and files in a folder; none if it is not there."""
+    """Return the folders and files in a folder, which may be missing."""
     try:
         return _storage().listdir(folder)
     except FileNotFoundError:

@@ -84,7 +84,7 @@ class SubjectRequest(Row):
         Workspace, models.PROTECT, null=True, related_name="subject_requests"
     )
     environment = models.CharField(max_length=10, choices=Environment, blank=True)
-    # As in `Report.subject_id`; null if it is not known.
+    # The ID in `Report.subject_id`; null if it is unknown.
     subject_id = KeyedUUIDField(null=True, db_index=True)
     # The ids of the person's other numbers: of an objection and of an erasure.
     further_ids = KeyedUUIDsField(models.UUIDField(), null=True)
@@ -92,8 +92,8 @@ class SubjectRequest(Row):
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="subject_requests"
     )
-    # The keyed hash of the address that a visitor proved who asks for reports without
-    # one; `people.Proof` reads it. Null for all other requests.
+    # In a join, the keyed hash of the visitor's proved address, which `people.Proof`
+    # reads; null for all other requests.
     proved_address = KeyedHashField(null=True)
     # Texts of the subject, such as {number, address} of /my-data, or a reason.
     details = EncryptedJSONField(null=True)
@@ -133,7 +133,7 @@ class SubjectRequest(Row):
                 condition=Q(kind="OBJECTION"),
                 name="objections_of_a_subject",
             ),
-            # Objections and erasures of a person who is known by another number.
+            # Objections and erasures, by another number of the person
             GinIndex(fields=["further_ids"], name="requests_by_further_ids"),
             # Open requests, for reminders and figures.
             models.Index(
@@ -187,8 +187,8 @@ class Correction(DatedRow):
         SubjectRequest, models.PROTECT, related_name="correction"
     )
     report = models.ForeignKey(Report, models.PROTECT, related_name="corrections")
-    # The finding that the person calls wrong. The database refuses to delete it, so an
-    # edit of a draft, which has no findings, need not look for corrections.
+    # The disputed finding. The database refuses to delete it, so an edit of a draft,
+    # which has no findings, does not look for corrections.
     result = models.ForeignKey(
         CheckResult, models.DO_NOTHING, related_name="corrections"
     )
@@ -380,7 +380,7 @@ class StaffErasure(DatedRow):
 
     @property
     def scope(self) -> str:
-        """Where the person is erased, for staff."""
+        """The scope of the erasure, for staff."""
         return str(self.report.workspace) if self.report else "All workspaces"
 
 
@@ -439,7 +439,7 @@ class Erasure(DatedRow):
                 condition=Q(sweep_at__isnull=False),
                 name="erasures_to_sweep",
             ),
-            # Which erasure has erased a report.
+            # The erasure of a report
             GinIndex(fields=["report_ids"], name="erasures_of_a_report"),
             # The search by the number of a certificate.
             models.Index(
@@ -497,7 +497,7 @@ class RetentionRun(Row):
     # Reports that ended before this time were erased.
     before = models.DateTimeField()
     report_count = models.PositiveIntegerField()
-    # What the run has claimed; null once it is erased.
+    # The reports and rules that the run has claimed; null once they are erased
     report_ids = ArrayField(models.UUIDField(), null=True, editable=False)
     rule_ids = ArrayField(models.UUIDField(), null=True, editable=False)
     created_at = models.DateTimeField(default=now, editable=False, db_index=True)
@@ -558,7 +558,7 @@ class Channel(models.TextChoices):
 class Disclosure(Row):
     """A recipient who has read a report, with the first and the last time.
 
-    Deliveries of webhooks and pages that staff opened are in tables of their own.
+    Webhook deliveries and staff's page views have tables of their own.
     """
 
     report = models.ForeignKey(
@@ -586,8 +586,8 @@ class Disclosure(Row):
 class ErasedCount(models.Model):
     """Counts of a day's erased reports by package; the figures still include them.
 
-    Their levels and alerts are gone; the figures of a day would otherwise fall when it
-    is counted anew. It names no report.
+    A recount of a day needs them, as the reports' levels and alerts are erased. The row
+    names no report.
     """
 
     class What(models.TextChoices):

@@ -71,7 +71,7 @@ def ask_for_data(typed: Typed) -> None:
 @job
 @transaction.atomic
 def answer_my_data(request_id: UUID | str) -> None:
-    """Send links to the reports that the request names, and erase what was typed."""
+    """Send links to the reports that the request names, and erase its details."""
     requests = SubjectRequest.objects.select_for_update(no_key=True)
     request = requests.get(pk=request_id)
     if request.answered_at or not request.details:

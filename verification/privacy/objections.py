@@ -1,9 +1,9 @@
 """Objection: the person stops monitoring and further use of findings.
 
-All reports about the person in the workspace and environment are restricted: their
-results are not reused, their events are not sent again, and rules on the person pause
-until the client has a newer consent. Reports that run or wait for payment are
-cancelled. The client gets an event for each report.
+An objection restricts all reports about the person in the workspace and environment:
+their results are not reused, their events are not sent again, and rules on the person
+pause until the client has a newer consent. It cancels reports that run or wait for
+payment. The client gets an event for each report.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ def object_to_use(
 ) -> SubjectRequest:
     """Restrict all reports about the report's subject, and pause the rules.
 
-    A person speaks for what they have proved to be theirs: `channel` is the one by
-    which they got the code of their page. Returns the earlier request if nothing was
-    ordered since. Raises ReportErased.
+    A subject's objection covers the rows of their `Proof`: `channel` is the channel by
+    which the subject got the code of the page. Returns the earlier request if there is
+    no newer order. Raises ReportErased.
     """
     report = Report.objects.select_related("workspace").get(pk=report_id)
     proof = Proof.of(report, channel) if origin == Origin.SUBJECT else None
     person = Person.of(report, proof)
     person.lock()
     lock_orders(report.workspace_id, report.environment, for_objection=True)
-    # What was ordered before the lock is found as well.
+    # The lock makes sure that earlier orders are committed and found.
     found = person.find()
     report.refresh_from_db(fields=["subject_id", "erased_at"])
     if report.erased_at is not None:

@@ -127,7 +127,7 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
         ACCOUNTS: "address address_hash code_hash",
     },
     "payments_audittotal": {CODES: "walk_id"},
-    # Kinds and ids of rows, and what is wrong with their amounts.
+    # Kinds and ids of rows, and the faults of their amounts.
     "payments_auditwalk": {CODES: "found"},
     "payments_checkout": {
         CODES: (

@@ -1,12 +1,10 @@
-"""People: what proves that a row is about somebody, and how their rows are found.
+"""People: the proof that a row is about a person, and the search for their rows.
 
-Two questions, two answers:
-
-- Clients and staff speak for a number. `Person.of(report)` is everybody whom they
-  named by it.
-- A visitor of a link has proved the report of the link, and the address to which the
-  code of the visit went. Name, number and date of birth prove nothing: everybody who
-  has seen the ID card knows them. `Proof.covers` says which rows follow, and
+- Clients and staff request by number. `Person.of(report)` stands for all the subjects
+  that they named by that number.
+- A visitor of a link has proved the report of the link, and the address that received
+  the code of the visit. Name, number and date of birth are no proof: everybody who has
+  seen the ID card knows them. `Proof.covers` decides about other rows, and
   `privacy.joins` asks the client or staff about rows without an address.
 """
 
@@ -43,10 +41,10 @@ NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What the visitor of a report's link has proved to be theirs.
+    """The proof of a visitor of a report's link.
 
-    `address` is the one that received the code of the visit; "" if there was no code.
-    `is_confirmed` says that the client or staff have confirmed the person.
+    `address` received the code of the visit; it is "" if there was no code.
+    `is_confirmed` is true if the client or staff have confirmed the person.
     """
 
     report: Report
@@ -62,10 +60,10 @@ class Proof:
     def covers(self, other: Named) -> bool:
         """Return whether this proves a row with the person's number, too.
 
-        The link proves its own report, and the rule that ordered it. Another row has
-        the proved address, or none of the person's and their confirmation. An address
-        that the report has beside the proved one proves nothing: a thief may have
-        ordered it with their own and that of the victim.
+        The link proves its own report, and the rule that ordered it. Another row needs
+        the proved address, or a confirmed person if it has no address. The report's
+        other addresses are no proof: a thief may have ordered the report with their own
+        address and the victim's.
         """
         report = self.report
         if report == other:
@@ -80,10 +78,10 @@ class Proof:
 
 
 def proved_address(report: Report, channel: str) -> str:
-    """Return the subject's address behind a channel by which they got a code.
+    """Return the subject's address of the channel by which they got a code.
 
-    The sandbox sends codes to few addresses. There the report's address counts without
-    one, so that its pages show what those of production will.
+    The sandbox sends codes to few addresses. There the report's address needs no code,
+    so that the sandbox shows the same pages as production.
     """
     subject: Mapping[str, Any] = report.subject or {}
     if channel:
@@ -94,7 +92,7 @@ def proved_address(report: Report, channel: str) -> str:
 
 
 def address_digest(address: str) -> bytes:
-    """Return the keyed hash under which a request remembers the proved address."""
+    """Return the keyed hash of a proved address, as requests store it."""
     return keyed_hash("proved-address", address.casefold())
 
 
@@ -134,16 +132,16 @@ class Found:
 class Person:
     """The subject of reports in one workspace and environment.
 
-    They are found by every number: a report with an ID number and a PIN leads to those
-    with that PIN alone, and so on. A number that was typed wrong must not lead to
-    somebody else, so the name decides at each step:
+    The search follows every number: a report with an ID number and a PIN leads to
+    reports with that PIN alone, and so on. A mistyped number must not lead to another
+    person, so the name decides at each step:
 
-    - With a `proof`, the visitor's rows are those that it covers, and their numbers
+    - With a `proof`, the person's rows are the rows that it covers, and their numbers
       lead on.
-    - Without, clients and staff speak for a number. The rows whose `subject_id` it
-      makes belong, whatever their names, as the client sees them as one subject. Any
-      other row that shares a number belongs if it has the name of `report`, and only
-      the numbers of rows with that name lead on.
+    - Without a proof, clients and staff request by number. All rows with its
+      `subject_id` belong, whatever their names, as the client sees them as one subject.
+      Any other row that shares a number belongs if it has the name of `report`, and
+      only the numbers of rows with that name lead on.
     - Staff may type a number, without a name. All rows that carry it belong; their
       other numbers lead on if all these rows have one name.
     """
@@ -187,11 +185,11 @@ class Person:
         return Found(newest, self._rules(newest, ids, names), ids)
 
     def lock(self) -> Found:
-        """Lock the person by all their numbers, and return what is found then."""
+        """Lock the person by all their numbers, and return the rows found then."""
         locked: set[UUID] = set()
         while missing := (found := self.find()).subject_ids - locked:
-            # A number that came meanwhile is locked out of order. If two verbs wait for
-            # each other then, PostgreSQL ends one, and its job or visitor tries again.
+            # A newly found number is locked out of order. If that causes a deadlock,
+            # PostgreSQL ends one transaction, and its job or visitor tries again.
             lock_person(*missing)
             locked |= missing
         return found
@@ -205,7 +203,7 @@ class Person:
     def _rules(
         self, reports: Sequence[Report], ids: set[UUID], names: set[str]
     ) -> list[Rule]:
-        """Return the rules by their first number, and those that ordered a report."""
+        """Return the rules with a first number in `ids`, and the rules of `reports`."""
         ordered_by = {one.monitoring_id for one in reports if one.monitoring_id}
         rules = Rule.objects.filter(
             Q(subject_id__in=ids) | Q(pk__in=ordered_by),
@@ -255,7 +253,7 @@ def fill_further_ids() -> None:
     while beat() and (some := list(related[:FILLED_AT_ONCE])):
         for entry in some:
             entry.further_ids = entry.report.subject_ids[1:]
-        # A correction may have written the row meanwhile.
+        # A correction may have written the row since it was read.
         entries.bulk_update(some, ["further_ids"])
     objections = SubjectRequest.objects.filter(
         kind=RequestKind.OBJECTION, further_ids=None, report__erased_at=None

@@ -68,7 +68,7 @@ OF_PAUSED_RULE = f"""{OF_RESULT} AND t.rule_id IN (
 
 @dataclass(frozen=True, slots=True)
 class PersonalTable:
-    """A table with personal data: which rows belong to reports, and what is erased."""
+    """A table with personal data: its rows of reports, and its columns to erase."""
 
     model: type[Model]
     # For the certificate and the record of processing

@@ -1,9 +1,9 @@
 """The record of processing activities, from the configuration of this installation.
 
-It says who decides, about whom data is kept and why, who receives it, for how long, and
-what protects it: what the Data Commissioner asks of a controller or processor (Data
+It lists the controllers, data subjects, purposes, recipients, retention periods and
+safeguards, which the Data Commissioner demands of a controller or processor (Data
 Protection Act, 2019, sections 18, 19, 25, 29 and 39; General Regulations, 2021,
-regulations 19 to 21, 24 and 25). It holds no data of subjects, but names clients.
+regulations 19 to 21, 24 and 25). It names clients and holds no data of subjects.
 """
 
 from __future__ import annotations

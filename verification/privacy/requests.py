@@ -28,9 +28,9 @@ from verification.values.clock import now
 from verification.values.local_time import format_nairobi, utc_text
 from workspaces.models import Environment, Workspace
 
-# The first e-mail goes out so long before a deadline.
+# The time from the first e-mail to a deadline
 NOTICE = timedelta(days=3)
-# The typed details are kept so long after the answer, for questions about it.
+# The retention of typed details after the answer, for questions about it
 DETAILS_RETENTION = timedelta(days=90)
 # One run writes about this many requests, and the next one about the others.
 MAX_REMINDED = 100
@@ -122,7 +122,7 @@ def erase_old_details() -> None:
 @job
 @transaction.atomic
 def remind_of_deadlines() -> None:
-    """Write about deadlines of the next NOTICE, and about those that have passed.
+    """Send e-mails about deadlines within NOTICE, and about missed ones.
 
     Each request is in one e-mail before its deadline and in one after it. Parallel jobs
     take different requests.

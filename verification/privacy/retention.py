@@ -202,9 +202,9 @@ def kept_until(report: Report) -> datetime | None:
 
 
 def erasure_time(report: Report) -> datetime | None:
-    """Return when the retention erases an ended report or a draft; None if it is held.
+    """Return the time when the retention erases an ended report or a draft.
 
-    None, too, if it is erased or about to be.
+    A report that is held, erased or claimed for erasure has None.
     """
     time = kept_until(report)
     if time is None and report.status == ReportStatus.DRAFT:

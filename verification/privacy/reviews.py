@@ -35,7 +35,7 @@ def request_review(notice_id: UUID) -> None:
     if report.erased_at or not notice.can_be_reviewed:
         return
     if successor_of(notice.decision):
-        # The client has decided anew since.
+        # The client has already made a new decision.
         return
     at = now()
     notice.review_asked_at = at

@@ -26,11 +26,10 @@ Number = tuple[str, str]
 
 
 def strangers_results(results: Iterable[CheckResult], report: Report) -> set[UUID]:
-    """Return which of a report's results are about the holder of a number, not its
-    subject.
+    """Return the IDs of results about a number's holder who is not the subject.
 
-    A source compared the names, and they differ. What other sources say about the same
-    number is about that person too, unless they have the subject's name.
+    A source compared the names, and they differ. The results of other sources for the
+    same number are about that holder too, unless they have the subject's name.
     """
     asked = {one: _numbers(one, report) for one in results if one.finding}
     theirs = {
@@ -123,7 +122,7 @@ def _numbers(result: CheckResult, report: Report) -> set[Number]:
 
 
 def _likeness(result: CheckResult) -> str | None:
-    """Return how the source's name compares with the subject's; None if it did not."""
+    """Return the source's comparison of the names, or None without one."""
     finding = result.finding or {}
     if any(flag["code"] == MISMATCH for flag in finding.get("flags") or ()):
         return "NO_MATCH"

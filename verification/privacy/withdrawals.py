@@ -1,7 +1,7 @@
 """Withdrawal of a consent: its checks stop, and so do re-runs and rules on the person.
 
-All of it is one transaction: a later job could pause a rule that a newer consent has
-resumed meanwhile.
+One transaction does all of it: a later job could pause a rule that a newer consent has
+just resumed.
 """
 
 from __future__ import annotations

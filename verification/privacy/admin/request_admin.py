@@ -227,7 +227,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
     personal_fields = ("details",)
     entry_form = RequestForm
     actions_detail = ["answer", "reveal"]
-    # Not those that have a page of their own
+    # Corrections and erasures have pages of their own.
     offers = {
         "answer": lambda row: (
             not (

@@ -212,7 +212,7 @@ class HoldAdmin(RowsOfReportsAdmin):
 
 @admin.register(Disclosure)
 class DisclosureAdmin(RowsOfReportsAdmin):
-    """Who has read which report. Receivers and staff have lists of their own."""
+    """Recipients of reports. Webhook receivers and staff have lists of their own."""
 
     list_display = [
         "last_at",
