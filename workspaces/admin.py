@@ -51,7 +51,7 @@ ENTRY_NOTICE = "The entry is made for good; another one puts a mistake right."
 
 @admin.register(Brand)
 class BrandAdmin(ReadOnlyAdmin):
-    """What clients show of themselves; staff remove what misleads people."""
+    """The brands of clients; staff remove misleading ones."""
 
     list_display = ["workspace", "colour", "contact_line", "is_removed", "updated_at"]
     list_filter = [("barred_at", admin.EmptyFieldListFilter)]

@@ -100,9 +100,9 @@ def list_api_requests(
 
 @job
 def purge_api_requests() -> None:
-    """Drop the weeks that ended before RETENTION, and make those that come.
+    """Drop the partitions of weeks that ended before RETENTION, and make the next ones.
 
-    The list shows no row that is older, even if its week is not over.
+    The list hides older rows of a week that is still kept.
     """
     at = now()
     with connection.cursor() as cursor:

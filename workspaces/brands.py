@@ -1,13 +1,13 @@
-"""Brands: what a client may show of itself on hosted pages and in mails, and where.
+"""Brands: the appearance of a client on hosted pages and in mails.
 
-- A logo is a redrawn PNG of our own host; the reviewed name stands beside it always.
-- A colour has to be readable on the pages. `light_palette` and `dark_palette` make the
-  others from it.
+- A logo is a redrawn PNG of our own host; pages always show it with the reviewed name.
+- A colour has to be readable on the pages. `light_palette` and `dark_palette` derive
+  the other colours.
 - A contact line is plain text without links, and asks for no secrets or money.
 - A return address is https, on the standard port of a host that the workspace lists.
-  The list is read again whenever a page shows the link.
+  A page with the link reads the current list.
 
-In production a brand is shown only for a workspace that is live.
+Production pages show a brand only for a live workspace.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Palette:
 
 @dataclass(frozen=True, slots=True)
 class NewBrand:
-    """What members set, besides the logo. The hosts are those that they typed."""
+    """The settings of members, besides the logo, with the hosts as typed."""
 
     colour: str
     contact_line: str
@@ -114,7 +114,7 @@ def is_visible(colour: str) -> bool:
 def light_palette(colour: str) -> Palette:
     """Return the colours of light pages.
 
-    A colour that was saved by an earlier rule may be too faint for text; links are
+    A colour from the time of an earlier rule may be too faint for text; links are
     darker then.
     """
     is_readable = colours.least_contrast(colour, LIGHT) >= colours.TEXT_RATIO
@@ -123,7 +123,7 @@ def light_palette(colour: str) -> Palette:
 
 
 def dark_palette(colour: str) -> Palette:
-    """Return the colours of dark pages: with so much white, all are readable there."""
+    """Return the colours of dark pages; the share of white makes all readable."""
     tint = colours.mix(colour, colours.WHITE, 0.6)
     return Palette(tint, colours.label_on(tint), tint)
 
@@ -197,10 +197,10 @@ def _checked(url: str) -> str:
 
 
 def return_link(brand: Brand | None, address: str | None, report_id: UUID) -> str:
-    """Return where the page of a report leads back, or "".
+    """Return the return address of a report's page, or "".
 
-    The address gets the id of the report and nothing else: its outcome is for the API.
-    A host that the list has lost since is not followed any more.
+    The query gets the report's ID alone: its outcome is for the API. An address whose
+    host has been removed from the list is "".
     """
     wanted = (address or brand.return_url) if brand else ""
     if not (brand and wanted):
@@ -217,7 +217,7 @@ def return_link(brand: Brand | None, address: str | None, report_id: UUID) -> st
 def change_brand(
     member: Member, new: NewBrand, logo: bytes | None, *, drop_logo: bool = False
 ) -> tuple[Brand, list[str]]:
-    """Change the brand; without `logo` the present one stays, unless it is dropped.
+    """Change the brand; without `logo` or `drop_logo` the present logo stays.
 
     `logo` is a PNG that the inspection has redrawn. Returns the brand and the names of
     the changed fields. Raises NotAllowed and InvalidBrand.
@@ -246,7 +246,7 @@ def change_brand(
 
 
 def preview_brand(brand: Brand, new: NewBrand, logo: bytes | None) -> Brand:
-    """Change the brand without saving it, by what is right."""
+    """Apply the valid values to the brand without saving it."""
     values, faults, _ = _read(new, brand.colour)
     for name, value in values.items():
         if name not in faults:

@@ -252,7 +252,7 @@ def notify_low_balances() -> None:
     charges = LedgerEntry.objects.filter(
         account=OuterRef("pk"), kind=LedgerEntry.Kind.CHARGE
     )
-    # An owner who has never been charged needs no warning.
+    # An account without a charge needs no warning.
     low = _low_accounts().filter(
         Exists(charges), low_balance_notified_at=None, workspace__suspended_at=None
     )

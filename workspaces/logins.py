@@ -1,4 +1,4 @@
-"""What staff do for people who can no longer log in: members and colleagues alike."""
+"""Staff's help for members and colleagues who can no longer log in."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Messages to members: when each of them wants which, and who gets one.
+"""Messages to members: their choices, and the recipients of each message.
 
 A member chooses for each kind and environment: at once, in the daily digest, or never.
-Until then a default holds: members who may act get alerts, waiting decisions and
-notices to hand over of production in the digest. What needs an owner goes at once to
-the longest-standing owner who has not chosen otherwise, so that one who turns it off
-leaves it to the next.
+By default, members who may act get alerts, waiting decisions and notices to hand over
+of production in the digest. Messages for owners go at once to the longest-standing
+owner; if that owner turns them off, to the next one.
 
-A member gets none about what the role may not see, and none at an address that the mail
-server has refused for good.
+A member gets only messages about pages that the role may see, and only at an address
+that the mail server has not refused for good.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from workspaces.models import (
     Workspace,
 )
 
-# What a member needs to see the page that a message is about.
+# The permission to see the page of a message
 NEEDED = dict.fromkeys(MemberMessage, Permission.SEE) | {
     MemberMessage.DECISION_WAITING: Permission.DECIDE_REPORTS,
     MemberMessage.HAND_OVER: Permission.DECIDE_REPORTS,
@@ -59,9 +58,9 @@ DIGEST_KINDS = {
     MemberMessage.HAND_OVER: Permission.DECIDE_REPORTS,
     MemberMessage.ALERT: Permission.MANAGE_MONITORING,
 }
-# What tells of each event by a message of its own; `digests` gathers the others.
+# Kinds with one message for each event; `digests` gathers the others.
 SENT_BY_THEIR_CAUSE = OWNERS_KINDS
-# In links that turn messages off: all that comes in the digest
+# The value for the whole digest in links that turn messages off
 DIGEST = "DIGEST"
 
 Key = tuple[str, MemberMessage]
@@ -156,8 +155,8 @@ def choose(member: Member, environment: str, times: Mapping[str, str]) -> None:
             member=member, environment=environment, kind=kind, defaults={"time": time}
         )
         if time == MessageTime.NOW and kind not in SENT_BY_THEIR_CAUSE:
-            # What has happened before is no news.
-            # Locked, as a job deletes the window of a kind that nobody wants.
+            # Earlier events are no news, so the window begins now. The lock is needed
+            # as a job deletes the windows of unwanted kinds.
             MessageWindow.objects.select_for_update().get_or_create(
                 workspace_id=member.workspace_id,
                 environment=environment,

@@ -122,7 +122,7 @@ def require_permission(member: Member, permission: Permission) -> None:
 def require_present(actor: Member, permission: Permission) -> None:
     """Raise NotAllowed unless the member has the permission at this moment.
 
-    For verbs that know no members: the role may be taken while a request is under way.
+    For functions without a member: the role may change during a request.
     """
     found = Member.objects.filter(pk=actor.pk).first()
     if found is None:
@@ -131,7 +131,7 @@ def require_present(actor: Member, permission: Permission) -> None:
 
 
 def lock_member(member_id: UUID, workspace_id: UUID, permission: Permission) -> Member:
-    """Return a member who has the permission, and keeps it until the commit.
+    """Return the member, whose permission cannot change until the commit.
 
     Raises NotAllowed.
     """
@@ -274,10 +274,10 @@ def change_role(actor: Member, member: Member, role: Role) -> None:
 def follow_groups(
     workspace_id: UUID, user: User, role: Role | None
 ) -> tuple[str, Member] | None:
-    """Give the user the role that an identity provider grants; None takes it.
+    """Give the user the role that an identity provider grants; None removes the member.
 
-    Returns what happened to the member, or None if nothing did: the last owner stays
-    one, and nobody joins a suspended workspace.
+    Returns the change of the member, or None without one: the last owner stays an
+    owner, and a suspended workspace gets no new members.
     """
     lock_workspace(workspace_id)
     members = _locked_members().select_related("workspace").filter(user=user)

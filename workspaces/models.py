@@ -150,7 +150,7 @@ class Workspace(DatedRow):
         validators=[MinValueValidator(1), MaxValueValidator(MAX_DECISION_HOURS)],
         help_text="Hours until a report should be decided; empty for no queue.",
     )
-    # How lists of the console show people; bystanders see lists.
+    # The form of names in the console's lists, which bystanders may see
     names_in_lists = models.CharField(
         max_length=8,
         choices=NamesInLists,
@@ -203,9 +203,9 @@ class Workspace(DatedRow):
         return timedelta(days=days)
 
     def retention_of(self, environment: str, created_at: datetime) -> timedelta:
-        """Return how long a report of that time is kept after its end.
+        """Return the retention, after its end, of a report created at that time.
 
-        We told its subject the retention of that time, so a longer one does not apply.
+        Its subject was informed of the retention then, so a longer one does not apply.
         """
         terms = self.retention_terms.filter(environment=environment)
         since = terms.filter(ended_at__gt=created_at).values_list("days", flat=True)
@@ -216,7 +216,7 @@ class Workspace(DatedRow):
         """Set the days that reports are kept.
 
         Fewer days apply to all reports. More days apply to later reports: a
-        RetentionTerm keeps the days that subjects were told before.
+        RetentionTerm stores the earlier days, of which subjects were informed.
         """
         present = Workspace.objects.select_for_update(no_key=True).get(pk=self.pk)
         days = {Environment.PRODUCTION: production, Environment.SANDBOX: sandbox}
@@ -279,9 +279,9 @@ class Workspace(DatedRow):
 
 
 class RetentionTerm(Row):
-    """A retention of the past that was shorter than the next one.
+    """A former retention that was shorter than the next one.
 
-    Reports from before its end are kept for no more days than these.
+    It is the longest retention of reports created before `ended_at`.
     """
 
     workspace = models.ForeignKey(
@@ -316,9 +316,9 @@ class Brand(models.Model):
     logo_digest = models.CharField(max_length=64, blank=True, editable=False)
     logo_width = models.PositiveSmallIntegerField(null=True, editable=False)
     logo_height = models.PositiveSmallIntegerField(null=True, editable=False)
-    # As #rrggbb; empty for the service's own
+    # #rrggbb, or empty for the service's own colour
     colour = models.CharField(max_length=7, blank=True)
-    # Beside the contact of the workspace: such as office hours
+    # A text beside the workspace's contact, such as office hours
     contact_line = models.CharField(max_length=MAX_CONTACT_LINE, blank=True)
     contact_line_sw = models.CharField(max_length=MAX_CONTACT_LINE, blank=True)
     # The only hosts to which pages lead back, in ASCII
@@ -475,14 +475,14 @@ class Account(Row):
 
     @property
     def limit(self) -> Decimal | None:
-        """Return how far below zero the balance may go; None means any amount."""
+        """Return how far the balance may go below zero; `None` means no limit."""
         if self.billing == self.Billing.PREPAID:
             return self.credit_limit
         return self.ceiling
 
     @property
     def spendable(self) -> Decimal | None:
-        """Return the highest cost of another order; None means any amount."""
+        """Return the highest cost of another order; `None` means no limit."""
         return None if self.limit is None else self.balance + self.limit
 
 
@@ -785,7 +785,7 @@ class MessageChoice(Row):
 
 
 class MessageWindow(Row):
-    """Where the news of a kind begin that no member has got yet.
+    """The start of a kind's unsent news, at `told_until`.
 
     It exists while a member of the workspace may want this kind at once.
     """
@@ -862,7 +862,7 @@ class Invitation(DatedRow):
     """A link that makes the reader of an e-mail address a member, once."""
 
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="invitations")
-    # Null once it has ended, as the address of a person who did not join is not needed.
+    # Null once the invitation has ended: the address is needed no longer.
     email = EncryptedJSONField(null=True)
     # A keyed hash of the address, to find its invitations.
     email_hash = KeyedHashField(db_index=True)
@@ -1017,5 +1017,5 @@ class Client:
 
     @property
     def lookups(self) -> dict[str, Any]:
-        """Where the client's rows are: field lookups, and values for a new row."""
+        """The field lookups of the client's rows, and the values for a new row."""
         return {"workspace": self.workspace, "environment": self.environment}
