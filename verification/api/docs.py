@@ -50,7 +50,7 @@ SWAGGER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# What the samples of rendered guides draw
+# The icons in the samples of rendered guides
 SAMPLE_ICONS = {"copy", "info"}
 MOST_FOUND = 50
 EXCERPT = 160

@@ -1,7 +1,7 @@
-"""What can be exported: the rows of a period, their shapes, columns and masks.
+"""The kinds of exports: the rows of a period, their shapes, columns and masks.
 
-Rows are read page by page, each page by a statement of its own, so neither memory nor a
-transaction grows with an export.
+Each page of rows is read by a statement of its own, so neither memory nor a transaction
+grows with an export.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class AuditEventBody(Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What can be exported."""
+    """A kind of export."""
 
     name: str
     columns: tuple[str, ...]
@@ -98,9 +98,9 @@ class Kind:
     """The members that a masked export hides; a dot leads on as in the columns."""
     mask_more: Callable[[Item], None] = lambda item: None
     disclosed: Callable[[list[Any], list[Shape]], Iterable[UUID]] = lambda *page: ()
-    """Return the reports of which a page tells findings."""
+    """Return the reports whose findings are on a page."""
     is_by_id: bool = False
-    """Whether the index of the rows has ids, which hold the time of their creation."""
+    """True if the index of the rows has IDs, which hold the time of creation."""
 
     def read(
         self, client: Client, start: datetime, end: datetime
@@ -202,7 +202,7 @@ def _render_audit_trail(client: Client, events: list[Any]) -> list[Shape]:
         Member.objects.filter(user=OuterRef("pk"), workspace=client.workspace)
     )
     users = User.objects.filter(username__in=names).annotate(is_member=is_member)
-    # Who has left may have another address since.
+    # A former member's address may have changed since.
     people = {
         user.username: user.email if user.is_member else user.get_full_name()
         for user in users
@@ -242,7 +242,7 @@ def _mask_report(item: Item) -> None:
     if item["subject"]:
         kind = item["subject"]["subjectType"]
         item["subject"] = {**mask(item["subject"]), "subjectType": kind}
-    # Links let in whoever has them.
+    # A link admits anybody who has it.
     item["consentState"]["consentUrl"] = item["paymentState"]["paymentUrl"] = None
 
 

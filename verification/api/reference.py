@@ -40,7 +40,7 @@ NOUNS = {
 NOT_IN_CLIENTS = {"readAllAlertsByPut", "receivePaymentEvent"}
 JSON_WORD = re.compile(r'"(?:\\.|[^"\\])*"|true|false|null')
 PYTHON_WORDS = {"true": "True", "false": "False", "null": "None"}
-# Of longer enumerations, such as countries, the first three and the last are shown.
+# Longer enumerations, such as countries, show the first three values and the last.
 MAX_VALUES = 30
 
 

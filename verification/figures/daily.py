@@ -27,15 +27,15 @@ from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
 
-# Longer than any transaction, and than clocks differ: what is committed late is found.
+# Longer than any transaction or difference of clocks, to find late commits
 OVERLAP = timedelta(minutes=15)
-# A run ends after this, so that it does not keep a worker for long.
+# The longest time that a run keeps a worker
 RUN_SECONDS = 20
 MARKED_EVERY = timedelta(minutes=4)
 ONE_DAY = timedelta(days=1)
 
 DAY = "({0} AT TIME ZONE 'Africa/Nairobi')::date"
-# The subject of a correction is told in the timeline, so its report leads to it.
+# A correction adds to the report's timeline, so it is found through the report.
 MARK_CHANGED = f"""
 WITH changed AS MATERIALIZED (
     SELECT DISTINCT report_id AS id FROM reports_statuschange WHERE id >= %(first)s
@@ -56,7 +56,7 @@ FROM workspaces_ledgerentry e JOIN workspaces_account a ON a.id = e.account_id
 WHERE e.id >= %(first)s AND e.result_id IS NOT NULL
 ON CONFLICT DO NOTHING
 """  # noqa: S608
-# Days without anything are left out: an index knows them.
+# Days without reports, alerts or money are left out, by an index.
 MARK_ALL = f"""
 INSERT INTO figures_dueday (workspace_id, environment, day)
 SELECT s.workspace_id, s.environment, d.day::date
@@ -202,7 +202,7 @@ WHERE c.id >= %(first)s AND c.id < %(last)s
     AND r.workspace_id = %(workspace)s AND r.environment = %(environment)s
 GROUP BY r.package
 """
-# What erased reports have taken along
+# The counts of erased reports
 ERASED = """
 SELECT package, NULL AS check_name,
     coalesce(sum(count) FILTER (WHERE what = 'LOW'), 0)::int AS low,
@@ -224,7 +224,7 @@ STATEMENTS = (
     ERASED,
 )
 
-# In place of a package: the sum of all
+# The key of the sum of all packages
 ALL = object()
 Rows = dict[tuple[Any, str | None], dict[str, Any]]
 
@@ -234,7 +234,7 @@ def count_changed_days() -> None:
     """Count the days that changed since the last run, or that are still due."""
     with advisory_lock("figures") as is_mine:
         if is_mine:
-            # A run that goes on with due days does not mark today again before them.
+            # A run that continues with due days does not mark today again first.
             recent = Progress.objects.filter(read_to__gt=now() - MARKED_EVERY)
             if not (recent.exists() and DueDay.objects.exists()):
                 mark_changed_days()
@@ -271,7 +271,7 @@ def _count_due_days() -> bool:
 
 @transaction.atomic
 def count_day(workspace_id: UUID, environment: str, day: date) -> None:
-    """Write the figures of a day in place of those that it had."""
+    """Replace the figures of a day."""
     place: dict[str, Any] = {"workspace_id": workspace_id, "environment": environment}
     rows = _read_day(workspace_id, environment, day)
     DailyFigure.objects.filter(**place, day=day).delete()
@@ -326,7 +326,7 @@ def _read_day(workspace_id: UUID, environment: str, day: date) -> Rows:
 
 
 def _add(to: dict[str, Any], figures: Mapping[str, Any]) -> None:
-    """Add figures to those that are there, except what is zero."""
+    """Add the figures that are not zero to `to`."""
     for name, value in figures.items():
         if isinstance(value, dict):
             to.setdefault(name, Counter()).update(

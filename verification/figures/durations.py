@@ -19,7 +19,7 @@ BUCKET = f"floor({PER_DOUBLING} * ln(greatest({{0}}, 1)::float8) / ln(2))::int"
 
 
 def percentile(counts: Mapping[int, int], percent: int) -> timedelta | None:
-    """Return the duration that so many percent did not exceed; None for no counts."""
+    """Return the percentile of the durations, or None if there are no counts."""
     wanted = math.ceil(sum(counts.values()) * percent / 100)
     seen = 0
     for bucket in sorted(counts):

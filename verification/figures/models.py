@@ -22,15 +22,15 @@ def _numbers() -> ArrayField:
 
 
 class DailyFigure(models.Model):
-    """What a day of a workspace comes to, for each package and check.
+    """The figures of a workspace's day, for each package and check.
 
     `package` is null for reports that were ordered without one. Rows with
     `all_packages` are the sums of all packages, so that a year is read quickly.
-    `check_name` is null for whole reports; otherwise the counts are those of one check.
-    A report with its results and its decision belongs to the day it was created. Money,
-    alerts and corrections belong to their own day. Days are those of Nairobi.
+    `check_name` is null for whole reports; otherwise the row counts one check. A report
+    with its results and its decision belongs to the day of its creation. Money, alerts
+    and corrections belong to their own day. Days are those of Nairobi.
 
-    Nothing here names a person, so figures stay when reports are erased.
+    The figures name no person, so they stay when reports are erased.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -64,11 +64,11 @@ class DailyFigure(models.Model):
     corrected = _count()
     charged = models.BigIntegerField(default=0)
     reversed = models.BigIntegerField(default=0)
-    # How long reports took from launch to end, and checks: the numbers of buckets
-    # (`figures.durations`), and how many fell into each.
+    # Durations of reports from launch to end, and of checks: the numbers of buckets
+    # (`figures.durations`), and the count in each
     turnaround_buckets = _numbers()
     turnaround_counts = _numbers()
-    # The same from the launch of a report to its approval or decline
+    # Durations from the launch of a report to its approval or decline
     decision_buckets = _numbers()
     decision_counts = _numbers()
 

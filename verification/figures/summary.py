@@ -22,7 +22,7 @@ ONE_DAY = timedelta(days=1)
 MOST_DAYS, MOST_WEEKS_DAYS = 31, 120
 WITHOUT_PACKAGE = ""
 
-# How long checks took: the buckets of all days
+# Durations of checks: the buckets of all days
 OF_CHECKS = """
 SELECT check_name, bucket, sum(count)
 FROM figures_dailyfigure, unnest(turnaround_buckets, turnaround_counts) u(bucket, count)
@@ -69,7 +69,7 @@ class Days:
 
     @property
     def before(self) -> Days:
-        """As many days, just before."""
+        """The period of the same length just before."""
         return Days(self.first - self.count * ONE_DAY, self.first - ONE_DAY)
 
     @property
@@ -106,11 +106,11 @@ class Sums:
     alerts: int = 0
     corrections: int = 0
     corrected: int = 0
-    # In minor units
+    # Minor units
     charged: int = 0
     reversed: int = 0
-    # How many reports took how long from launch to end, and from launch to decision:
-    # buckets of `figures.durations`
+    # Durations from launch to end, and from launch to decision: counts of reports by
+    # bucket of `figures.durations`
     turnaround: Counter[int] = field(default_factory=Counter)
     deciding: Counter[int] = field(default_factory=Counter)
 
@@ -139,7 +139,7 @@ class Sums:
 
     @property
     def spend(self) -> Decimal:
-        """What was charged, less what was given back."""
+        """The charges less the reversals."""
         return Decimal(self.charged - self.reversed) / 100
 
     @property
@@ -168,7 +168,7 @@ class Sums:
 
 
 class Duration(NamedTuple):
-    """How long something took: in half of the cases, and in 95 of 100, at most."""
+    """The duration that half of the cases do not exceed, and 95 of 100."""
 
     median: timedelta
     slow: timedelta
@@ -176,19 +176,19 @@ class Duration(NamedTuple):
 
 @dataclass(slots=True)
 class Figures:
-    """What a page of figures shows of a period and of the one before."""
+    """The figures of a period and of the one before, for a page."""
 
     days: Days
     total: Sums = field(default_factory=Sums)
     before: Sums = field(default_factory=Sums)
     # First day -> sums, in order of time
     steps: dict[date, Sums] = field(default_factory=dict)
-    # The same steps as long ago as the period is long
+    # The steps of the period before, in the same order
     steps_before: dict[date, Sums] = field(default_factory=dict)
     # Name -> sums; WITHOUT_PACKAGE for reports without one
     packages: dict[str, Sums] = field(default_factory=dict)
     checks: dict[str, Sums] = field(default_factory=dict)
-    # Check -> how long it took
+    # Check -> duration
     durations: dict[str, Duration] = field(default_factory=dict)
 
     @property

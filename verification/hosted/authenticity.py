@@ -1,4 +1,4 @@
-"""What proves that a document is ours: the page of a printed report, public keys."""
+"""Proof that a document is authentic: the page of a printed report, public keys."""
 
 from __future__ import annotations
 

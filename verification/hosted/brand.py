@@ -1,7 +1,7 @@
-"""What hosted pages show of a client's brand, and the addresses of its files.
+"""The client's brand on hosted pages, and the addresses of its files.
 
-The address of a logo and of a stylesheet has a digest of its content. So browsers keep
-both for a year, and no address ever gets another content. Neither depends on a visitor.
+The address of a logo and of a stylesheet has a digest of its content, which therefore
+never changes: browsers keep both for a year. Neither depends on the visitor.
 """
 
 from __future__ import annotations

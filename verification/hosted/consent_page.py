@@ -146,7 +146,7 @@ class Stage(StrEnum):
     GRANTED = "granted"
     DECLINED = "declined"
     WITHDRAWN = "withdrawn"
-    # What was found about the subject; `hosted.subject_data` has its pages.
+    # The findings about the subject; `hosted.subject_data` has the pages.
     DATA = "data"
     # Neither a challenge nor a code can show that the visitor is the subject.
     UNPROVED = "unproved"
@@ -233,7 +233,7 @@ class ConsentPages(HostedPages[OpenConsent]):
 
     def store(self, visit: Visit, query: str = "") -> HttpResponse:
         """Store the visit and redirect to the page."""
-        # Without what is empty, as an older version knows fewer members
+        # An older version knows fewer members, so empty ones are left out.
         value = {name: held for name, held in asdict(visit).items() if held}
         return self.remember(value.pop("consent_id"), value, query)
 

@@ -78,7 +78,7 @@ def newest(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 
 
 def notice_required(view: NoticeView) -> View:
-    """Let in the subject of the notice; lead others to what they may see."""
+    """Let in the subject of the notice; redirect others to their own page."""
 
     @data_required
     @wraps(view)
@@ -142,7 +142,7 @@ def _context(notice: AdverseNotice) -> dict[str, Any]:
         "free_copy": notices.free_copy(language),
         "is_waiting": decision.state == DecisionState.WAITING,
         "is_withdrawn": decision.state == DecisionState.WITHDRAWN,
-        # What counts now instead
+        # The decision that replaces it
         "later": successor,
         "is_approved": bool(successor and successor.status == DecisionStatus.APPROVED),
         "can_be_reviewed": notice.can_be_reviewed and successor is None,

@@ -116,7 +116,7 @@ class CodeForm(forms.Form):
 
 
 class DisputeForm(forms.Form):
-    """What the subject calls wrong, with up to three documents under one name."""
+    """The subject's dispute of a finding, with up to three documents."""
 
     what = TextField(max_length=1000, error=_("Say what is wrong, in a few sentences"))
     why = TextField(

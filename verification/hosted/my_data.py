@@ -24,10 +24,10 @@ from verification.privacy.my_data import Typed, ask_for_data
 from verification.web.request import client_address
 from workspaces import rate_limits
 
-# Of one client address
+# Limits for one client address
 REQUESTS_PER_MINUTE = 5
 REQUESTS_PER_DAY = 50
-# Of all: a flood from many addresses must not fill the register.
+# The limit for all: a flood from many addresses must not fill the register.
 ALL_REQUESTS_PER_DAY = 10_000
 
 
@@ -60,7 +60,7 @@ def show(request: HttpRequest) -> HttpResponse:
 @require_safe
 @hosted
 def sent(request: HttpRequest) -> HttpResponse:
-    """Say the same to everybody who has asked."""
+    """Show the same confirmation after each request, so that it reveals nothing."""
     return render_page(request, "my_data_sent")
 
 

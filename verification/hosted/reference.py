@@ -152,9 +152,9 @@ class AnswersForm(forms.Form):
         typed["employed_from"], typed["employed_to"] = start, end
 
     def _date(self, which: str, typed: dict[str, Any], *, last: bool) -> date | None:
-        """Return the date, None without one, or add an error.
+        """Return the date or None, and add an error if it is invalid.
 
-        A missing day is the first or last.
+        A missing day is the first or last of the month.
         """
         day, month, year = (typed.get(f"{which}_{part}") or "" for part in DATE_PARTS)
         if not (day + month + year).strip():

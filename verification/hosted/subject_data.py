@@ -1,7 +1,8 @@
-"""The subject's pages: what was found about them, for a visitor who proves to be them.
+"""The subject's pages: their own data, for a visitor who proves to be the subject.
 
-They lie below the page of the consent, whose link and visit they share. The proof is
-the challenge and, if the report has an address, a code. The gate is `subject_required`.
+Their addresses begin with that of the consent page, whose link and visit they share.
+`subject_required` asks for proof: the challenge and, if the report has an address, a
+code.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from verification.web.pages import View, attachment, read_id
 from workspaces import rate_limits
 from workspaces.models import Environment
 
-# Of one report's subject; each reads all of their reports.
+# The limit for one report's subject: each download reads all of their reports.
 DOWNLOADS_PER_MINUTE = 10
 MAX_REPORTS_IN_PDF = 100
 
@@ -63,7 +64,7 @@ class SubjectPages(ConsentPages):
         return data_stage(consent, visit, now())
 
     def subject_required(self, view: VisitedView[OpenConsent]) -> View:
-        """Let in a visitor who has proved to be the subject; lead others to the proof.
+        """Let in a visitor who is proved to be the subject; send others to the proof.
 
         The view gets the request, the OpenConsent and the rest of the address. The data
         may be erased: `visited.consent.report.erased_at`.
@@ -200,7 +201,7 @@ def _require_download(visited: OpenConsent) -> Report:
 
 
 def proof_of(visited: OpenConsent) -> Proof:
-    """Return what the visitor has proved: the report, and the address of the code."""
+    """Return the visitor's proof: the report, and the address of the code."""
     channel = visited.visit.proved_channel(visited.consent)
     return Proof.of(visited.consent.report, channel)
 

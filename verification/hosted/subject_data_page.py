@@ -1,4 +1,4 @@
-"""What the subject's page and PDF say about each report, in the reader's language."""
+"""The content of the subject's page and PDF about each report, in their language."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def report_view(one: SubjectReport, *, is_short: bool = False) -> View:
         "facts": list(_facts(one)),
         "notes": list(_notes(one)),
         "subject": _details(one.report.subject or {}, is_short=is_short),
-        # What the subject has to look at comes first.
+        # Checks that the subject has to look at come first.
         "checks": sorted(
             (_check_view(r, one, is_short=is_short) for r in one.results),
             key=lambda check: check["mark"] != "look",

@@ -132,7 +132,7 @@ def certificate(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 @require_safe
 @subject_required
 def signed_certificate(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
-    """Return the signed text of the certificate, with what it takes to verify it."""
+    """Return the signed text of the certificate, with the data to verify it."""
     erasure = _ended_erasure(visited)
     name = f"{erasure.number}.json"
     content = orjson.dumps(signed_members(erasure), option=orjson.OPT_INDENT_2)

@@ -92,7 +92,7 @@ class ReportHistory:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """What happened; `code` is the state afterwards, in the words of `topic`."""
+    """An event of the history; `code` is the state after it, as a code of `topic`."""
 
     at: datetime
     icon: str
@@ -104,7 +104,7 @@ class TimelineEntry:
 
 
 def load_history(report: Report) -> ReportHistory:
-    # With superseded results, which were charged, and the re-runs of corrections
+    # `every` includes superseded results, which were charged, and re-runs.
     every = CheckResult.every.filter(report=report).select_related("definition")
     results = list(every.order_by("position", "revision")[:SHOWN])
     events = Event.objects.filter(report_id=report.pk).select_related("delivery")
@@ -469,7 +469,7 @@ class ReportAdmin(ReadOnlyAdmin):
 
 
 def _client(request, report):
-    """Return the client of the report, for whom staff act."""
+    """Return the client of the report, with the staff's actor."""
     actor = staff_actor(request).name
     return Client.of(report.workspace, report.environment, actor)
 

@@ -78,7 +78,7 @@ class NewReport:
 class _Batch:
     """Everything that one transaction inserts or books."""
 
-    # Whether the orders wait for objections, and are compared with them
+    # True if the orders wait for objections, and are compared with them
     reads_objections: bool
     reports: list[Report] = field(default_factory=list)
     search_entries: list[Row] = field(default_factory=list)

@@ -289,7 +289,7 @@ def _rewrite(report: Report, order: Order, subject_id: UUID, at: datetime) -> No
     report.purpose, report.payment_mode = order.purpose, order.payment_mode
     report.reuse, report.reuse_requested = order.reuse is not False, order.reuse is True
     report.updated_at = at
-    # An edit that names none keeps it: the host may be off the list by now.
+    # An edit without an address keeps the old one; its host may be off the list now.
     report.return_url = order.return_url or report.return_url
     write_subject(report, order.subject, subject_id)
 

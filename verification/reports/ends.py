@@ -77,7 +77,7 @@ class End:
 
     progress: Progress
     move: Transition
-    # What it gives back if it comes before that of the checks, else None
+    # The reversals of an early end, before the checks end; otherwise None
     reversals: Sequence[Movement] | None = None
     event: NewEvent | None = None
 
@@ -89,7 +89,7 @@ class End:
         return self.reversals is not None
 
     def is_told(self) -> bool:
-        """A client knows what it cancels; a subject's withdrawal has its own events."""
+        """Return whether the end has an event; a client knows its own cancellations."""
         return self.move.target != ReportStatus.CANCELLED
 
     def asks_policy(self) -> bool:
@@ -142,7 +142,7 @@ def follow_checks(
 ) -> tuple[dict[UUID, Progress], list[NewEvent], Rows]:
     """Move each report to the status of its checks. The caller has locked the reports.
 
-    Returns their progress, and the events and jobs to insert for those that end. A
+    Returns their progress, and the events and jobs to insert for ended reports. A
     cancelled report stays cancelled.
     """
     progress = _read_progress(reports.values())

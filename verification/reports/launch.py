@@ -157,7 +157,7 @@ def launch_blockers(report: Report, results: list[CheckResult]) -> list[str]:
 
 
 def consent_gap(report: Report, results: list[CheckResult]) -> ConsentGap | None:
-    """Return why the consent of a draft is outstanding, or None if it is not."""
+    """Return why the consent of a draft is outstanding, or None if it is given."""
     if report.status != ReportStatus.DRAFT:
         return None
     consent = getattr(report, "consent", None)
@@ -212,7 +212,7 @@ def quote_drafts(
 
 
 def find_launch_faults(report: Report) -> list[Fault]:
-    """Return what has to be edited before this draft can be launched."""
+    """Return the faults that prevent the launch of this draft."""
     if report.subject is None:
         detail = "The subject was erased; edit the draft to name one."
         return [Fault(("subject",), "required", detail)]

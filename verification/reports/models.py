@@ -143,7 +143,7 @@ class Report(DatedRow):
     # True if the request said so itself; null in rows of older versions
     reuse_requested = models.BooleanField(null=True)
     reference = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
-    # Where pages lead back; sealed, as its query is the client's. Null for the default.
+    # The return address; sealed, as the client writes its query. Null for the default
     return_url = EncryptedJSONField(null=True)
     # The monitoring rule that ordered it; not a foreign key, as rules can be deleted
     monitoring_id = models.UUIDField(null=True, editable=False)

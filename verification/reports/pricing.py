@@ -172,7 +172,7 @@ def price_orders(
 def may_reuse(requested: bool | None, subject: Subject) -> bool:
     """Return whether an order reuses earlier results; `requested` may be left out.
 
-    By default a subject with a reserved number of the sandbox is checked anew, so that
+    By default, orders about a reserved number of the sandbox reuse no results, so that
     a test behaves the same each time.
     """
     return not reserved_members(subject.members) if requested is None else requested

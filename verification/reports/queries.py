@@ -135,9 +135,9 @@ def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
 
 
 def _is_common(workspace_id: UUID, environment: str, name: str) -> bool:
-    """Return whether a hundredth of the newest reports and of the oldest have the name.
+    """Return whether a hundredth of the newest and of the oldest reports have the name.
 
-    To find all of them in the index takes longer than to read the names.
+    Finding all of them in the index takes longer than reading the names.
     """
     reports = Report.objects.filter(workspace=workspace_id, environment=environment)
     for sort in (Sort.NEWEST, Sort.OLDEST):
@@ -187,10 +187,10 @@ ORDERS: dict[Sort, tuple[Any, ...]] = {
 }
 
 
-# Up to this many reports of the chosen days are sorted by risk. The index by risk does
-# not know the days, and is read in vain up to the first of them.
+# A sort by risk reads up to this many reports of the chosen days. The index by risk
+# has no days: PostgreSQL would read all its entries before the first match.
 MAX_SORTED = 50_000
-# Reports with these states have no score yet, or never get one.
+# States of reports that have no score yet, or end without one
 UNSCORED = {
     ReportStatus.DRAFT,
     ReportStatus.PENDING_CONSENT,
@@ -216,12 +216,12 @@ def list_reports(
     `count_up_to` is the number of reports at which counting stops.
     """
     if sort == Sort.RISK and filters.status in UNSCORED:
-        # The index by risk would be read to its end for them.
+        # Their query would read the index by risk to its end.
         sort = Sort.NEWEST
     matching = _filtered_reports(workspace_id, environment, filters)
     order = ORDERS[sort]
     if sort == Sort.RISK and _has_few_days(workspace_id, environment, filters):
-        # The same order, in a form that `report_by_risk` does not have
+        # An equal order, in a form that the index `report_by_risk` does not match
         order = (Coalesce("risk_score", -1).desc(), "-id")
     # The index alone gives the ids, so the table is read for this page's rows only.
     ids = matching.order_by(*order).values_list("id", flat=True)

@@ -285,7 +285,7 @@ class Order:
     payment_mode: str
     payer: PayerInput | None
     draft: bool
-    # The request's value; None if the request has none
+    # The request's value, if it has one
     reuse: bool | None
     reference: str | None
     # The monitoring rule, if the report is one of its runs

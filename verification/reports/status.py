@@ -56,7 +56,7 @@ FROM move m JOIN moved USING (id)
 """  # noqa: S608
 
 
-# What `refuse_objected` breaks
+# The name of the constraint that `refuse_objected` reports
 OBJECTIONS_ARE_READ = "objections_are_read"
 
 

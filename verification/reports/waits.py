@@ -1,4 +1,4 @@
-"""What a report waits for, and since when: for staff who ask why it does not end."""
+"""The reasons why a report has not ended, and their times, for staff."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _check(
 
 
 def _job(at: datetime) -> str:
-    """Return what is wrong with the job that runs due checks, if it is missing."""
+    """Return a remark if the job that runs due checks is missing, or else ""."""
     jobs = Job.objects.filter(function=JobName.RUN_DUE_CHECKS, gave_up_at=None)
     return "" if jobs.filter(due_at__lte=at).exists() else ", without a job that is due"
 

@@ -6,15 +6,15 @@ large the body may be and whose room it takes (`bodies.py`), so strangers never 
 room of clients. It drops headers with `_` in the name, because Django would read
 `X_Forwarded_For` as `X-Forwarded-For`.
 
-It limits how many requests wait for a thread. If more arrive than the threads can work
-on, it refuses the rest with 503 at once: otherwise each of them would wait longer than
-its client does, and the threads would work for clients that have gone. As some requests
-take a millisecond and others a second, the limit follows from the time that recent ones
-have taken: as many may wait as the threads can work on in MAX_DELAY_SECONDS.
+It limits the number of requests that wait for a thread, and refuses the rest with 503
+at once: otherwise they would wait longer than their clients do, and the threads would
+work for clients that have gone. As some requests take a millisecond and others a
+second, the limit follows from the durations of recent ones: it is the number that the
+threads can process in MAX_DELAY_SECONDS.
 
-What a subject, a payer or a provider waits for goes first: while the other threads are
-busy, it has threads of its own, so that a flood of API requests neither refuses nor
-delays it.
+Requests of subjects, payers and providers go first: while the other threads are busy,
+they have threads of their own, so that a flood of API requests neither refuses nor
+delays them.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ FILE_THREADS = 2
 # Above these numbers of refusals at one time, a refusal does not go through Django.
 MAX_REFUSALS = 32
 # One refusal of an overload at a time goes through Django, and so into the log. With
-# eight, a third fewer requests were answered meanwhile.
+# eight, the server answered a third fewer other requests.
 MAX_OVERLOAD_REFUSALS = 1
-# Clients that are refused together do not come back together.
+# A random time between these spreads the retries of refused clients.
 RETRY_AFTER_SECONDS = 2, 8
 # The headers of a brief refusal, which passes no middleware.
 BRIEF_HEADERS = [
@@ -349,7 +349,7 @@ class _Threads:
 
     @property
     def are_busy(self) -> bool:
-        """Whether a request would wait."""
+        """True if a new request would have to wait."""
         return self._present >= self._number
 
     def require_room(self) -> None:
@@ -386,7 +386,7 @@ class _Body:
         self.receive = receive
         self.size = 0
         self.limit = BodyLimit(0, Room.STRANGERS)
-        # Whether the client still sends.
+        # True while the client sends the body
         self.has_rest = False
 
     async def read_for(self, environ: Environ) -> None:

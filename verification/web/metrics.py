@@ -2,8 +2,8 @@
 
 They are business figures, so the page requires METRICS_TOKEN. Counts of requests come
 from the processes of this web server, all others from the database, where every web
-server reads the same. Job clusters have no page: what they do is in the database. A
-scrape costs about twenty queries, each by an index, for any number of reports.
+server reads the same. Job clusters need no page: the database has their state. A scrape
+costs about twenty queries, each by an index, for any number of reports.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ UNION ALL
 SELECT 'jobs', count(*), max(statement_timestamp() - due_at) FROM jobs_job
 WHERE due_at <= statement_timestamp() AND claimed_by = '' AND gave_up_at IS NULL
 """
-# Reports that run and have not moved for longest, without those whose open checks all
-# wait for a referee, or for an answer that their source has announced. The limit bounds
-# the time of a scrape: with 10,000 of a million reports it takes half a second. The
-# oldest may all wait for referees, so half are the newest that the alert is about.
+# The running reports without a change for the longest time. It leaves out reports whose
+# open checks all wait for a referee or for an announced answer. The limit bounds the
+# time of a scrape: 10,000 of a million reports take half a second. The oldest may all
+# wait for referees, so half are the newest that are old enough for the alert.
 UNFINISHED = """
 SELECT r.environment, count(*), max(statement_timestamp() - r.updated_at)
 FROM (
@@ -287,9 +287,9 @@ def _work_figures() -> Iterator[Metric]:
 
 
 def count_messages() -> QuerySet[Notification, Any]:
-    """Count unsent messages by channel: due ones, and those that were not taken."""
+    """Count unsent messages by channel: due ones, and ones whose sending failed."""
     not_taken = ~Q(error="")
-    # An e-mail that found no server, or was not let in, counts no attempt.
+    # An e-mail counts no attempt if the server is unreachable or refuses the log-in.
     is_away = Q(error=NotificationError.UNREACHABLE) | (Q(attempts=0) & not_taken)
     return (
         waiting_notifications()

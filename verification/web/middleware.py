@@ -138,7 +138,7 @@ def _log(
     request_records.record_request(request, response, method, seconds)
     key = request.META.get(API_KEY)
     workspace_id = str(key.workspace_id) if key else None
-    # Django has no public name for a user who is loaded already.
+    # Django has no public name for the loaded user of a request.
     user = getattr(request, "_cached_user", None)
     span.rename(f"{method} {route or 'none'}")
     span.set(
@@ -382,7 +382,7 @@ class PageMiddleware(_Middleware):
 
 
 def _not_found(request: HttpRequest) -> HttpResponse:
-    """Answer with the console's own page to a member who is in the console."""
+    """Show the console's own page to a user who is logged in to the console."""
     in_console = request.path.startswith(reverse("console:home"))
     is_member = in_console and request.user.is_authenticated
     return console.not_found(request) if is_member else pages.not_found(request)
@@ -460,7 +460,7 @@ def _refuse_form(request: HttpRequest) -> HttpResponse | None:
     if most is not None and length.isdigit() and int(length) > most:
         return hosted.too_large(request) if is_hosted else console.too_large(request)
     if most is not None and gateway.UNREAD in request.META:
-        # Only somebody who has logged in, or opened a link, may send that much.
+        # A body of this size needs a log-in or an opened link.
         return pages.csrf_failure(request)
     if not is_hosted:
         return None

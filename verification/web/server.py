@@ -54,7 +54,7 @@ class WebServer(MPServer):
     """Granian that tells proxies of its end before it stops."""
 
     def shutdown(self, exit_code: int = 0) -> None:
-        """Answer 503 at /healthz for WEB_DRAIN_SECONDS, serve meanwhile, then stop.
+        """Answer 503 at /healthz for WEB_DRAIN_SECONDS, still serve, and then stop.
 
         A second signal ends the wait.
         """
@@ -151,8 +151,8 @@ def _serve(gate: int | None) -> None:
         # byte without a limit.
         http=HTTPModes.http1,
         workers=settings.WEB_WORKERS,
-        # With threads of the server's own, a worker that stops may miss the signal that
-        # they have ended, and wait until it is killed. It is not faster either.
+        # In the multi-threaded mode, a stopping worker may miss the signal that its
+        # threads have ended, and wait until it is killed. That mode is not faster.
         runtime_mode=RuntimeModes.st,
         # The limit counts idle connections too; with a low one, few clients could shut
         # out all others.

@@ -13,7 +13,7 @@ register = template.Library()
 
 @register.inclusion_tag("hosted/fields/error.html")
 def field_error(field: Any) -> dict[str, Any]:
-    """Say what is wrong with the field, if anything: `{% field_error form.name %}`."""
+    """Show the fault of the field, if it has one: `{% field_error form.name %}`."""
     return {"field": field}
 
 
