@@ -1,12 +1,12 @@
-"""Anchors: signed files outside the database that tell number and hash of a seal.
+"""Anchors: signed files outside the database with the number and hash of a seal.
 
-Somebody who can write the database can change an event and compute all later hashes
-anew. The anchors of before then name other hashes. They are in the folder `audit` of
-the storage of documents, beside the journal of erasures, one an hour while events are
-sealed; the log has one for each run of the job. The key of certificates signs them.
+An attacker who can write the database can change an event and recompute all later
+hashes. Earlier anchors then disagree with the seals. The job writes one an hour, while
+events are sealed, to the folder `audit` of the document storage, beside the journal of
+erasures, and one for each run to the log. The key of certificates signs them.
 
-After a restore, events that were sealed since the backup are lost, and their numbers
-are used again. `accept` writes a signed file that says so.
+A restore loses events that were sealed since the backup, and their numbers are used
+again. `accept` records that in a signed file.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def accept(reason: str) -> int:
 
 
 def check_anchors() -> list[str]:
-    """Return what is wrong with the anchors, or with the seals that they name."""
+    """Return the faults of the anchors and of the seals that they name."""
     state = read_state()
     found: list[str] = []
     try:
@@ -112,7 +112,7 @@ def check_anchors() -> list[str]:
 
 
 def _anchors(files: list[dict[str, Any]]) -> list[Anchor]:
-    """Return the anchors of the files, without those that a restore has ended."""
+    """Return the anchors of the files, except anchors that a restore has ended."""
     restores = [f for f in files if f["type"] == "audit-restore"]
     return [
         Anchor(f["name"], f["number"], f["hash"], f["previous"])

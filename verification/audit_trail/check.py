@@ -31,7 +31,7 @@ JOB_SECONDS = 20
 MAX_SHOWN = 100
 # After this an event that waits for its seal is a fault.
 LATE = timedelta(hours=1)
-# Events that have no seal and wait for none
+# Events that have no seal and are missing in the list of unsealed events
 UNSEALED = """
 SELECT e.id FROM backoffice_auditevent e
 WHERE NOT EXISTS (SELECT FROM audit_trail_auditseal s WHERE s.event_id = e.id)
@@ -82,9 +82,8 @@ def continue_check() -> None:
 def _check_seals(after: int, found: list[str]) -> tuple[int, int] | None:
     """Check the seals after a number, and add faults to `found`.
 
-    Returns the last number and how many seals there were; None if there are no more. A
-    hash is compared with the hash before it as the table has it: so one changed event
-    is one fault.
+    Returns the last number and the number of seals, or None after the last seal. Each
+    hash is compared with the stored hash before it, so one changed event is one fault.
     """
     previous = _hash_at(after)
     number, size = after, 0

@@ -1,10 +1,10 @@
 """Send sealed audit events to the operator's log store, in order and at least once.
 
 The position moves when the store has taken a batch. A store over HTTPS answers with a
-status. Syslog has no answer: a batch is a connection of its own, which counts as taken
-when the receiver ends it in turn, by TLS's close_notify, after it has read ours. A
-receiver that dies before sends none, and gets the batch again. So events may come twice
-and are known by their number. What a receiver keeps in memory only, it may still lose.
+status. Syslog has no answer: each batch has a connection of its own, and counts as
+taken when the receiver answers our TLS close_notify with its own. A receiver that dies
+before sends none, and gets the batch again. So events may come twice; their number
+identifies them. A receiver may still lose events that it keeps only in memory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NotTaken(Exception):
 
 @job
 def export_events() -> None:
-    """Send what is sealed, batch by batch, until all is taken or a batch is not."""
+    """Send sealed events, batch by batch, until the end or until a batch fails."""
     if not settings.AUDIT_EXPORT_URL:
         return
     with advisory_lock("export of the audit trail") as is_mine:
@@ -153,7 +153,7 @@ def _send_syslog(host: str, port: int, lines: Sequence[dict[str, Any]]) -> None:
     with socket.create_connection((host, port), TIMEOUT_SECONDS) as plain:
 
         def do(step: Callable[[], Any]) -> None:
-            """Take a step of TLS: send what it writes, read what it waits for."""
+            """Do a step of TLS: send its output, read the input that it waits for."""
             while True:
                 is_done = True
                 try:

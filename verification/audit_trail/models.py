@@ -8,7 +8,7 @@ from django.db import models
 class AuditSeal(models.Model):
     """A hash over an audit event and the seal before. A trigger refuses changes."""
 
-    # From 1, without gaps, in the order of sealing
+    # Counts from 1, without gaps, in the order of sealing
     number = models.BigIntegerField(primary_key=True)
     event_id = models.UUIDField(unique=True)
     hash = models.BinaryField()
@@ -33,7 +33,7 @@ class UnsealedEvent(models.Model):
 
 
 class TrailState(models.Model):
-    """How far the jobs have come; there is one row."""
+    """The progress of the jobs, in one row."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
     # Events up to this id that were there before the trigger wait for their seals.
@@ -41,13 +41,13 @@ class TrailState(models.Model):
     is_filled = models.BooleanField(default=False)
     anchored_number = models.BigIntegerField(default=0)
     anchored_at = models.DateTimeField(null=True)
-    # The last number that the check under way has compared, and what it has found.
+    # The last number that the check under way has compared, and its faults so far.
     check_number = models.BigIntegerField(null=True)
     check_found = models.JSONField(default=list)
-    # The last check that ended, and how many faults it found.
+    # The end of the last check, and its number of faults.
     checked_at = models.DateTimeField(null=True)
     faults = models.PositiveIntegerField(default=0)
-    # All seals up to this number were taken by the log store of AUDIT_EXPORT_URL.
+    # The log store of AUDIT_EXPORT_URL has taken all seals up to this number.
     exported_number = models.BigIntegerField(default=0)
 
     class Meta:

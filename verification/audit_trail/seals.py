@@ -1,14 +1,14 @@
 """Seal audit events: a hash over each event and the seal before it.
 
-The acts themselves write no hash: each would wait for the lock of the last one, and
-ids and times of events are made before their commits. A trigger lists each event as
-unsealed in the transaction of its act. A job, one at a time, seals what is committed:
-so numbers have no gaps, and no event appears behind a sealed one. The design is that of
-`webhooks/feed.py`.
+The audited actions write no hash: each would wait for the lock of the one before, and
+IDs and times of events are made before their commits. A trigger lists each event as
+unsealed in its own transaction. One job at a time seals the committed events: so
+numbers have no gaps, and no event appears behind a sealed one. `webhooks/feed.py` has
+the same design.
 
 The hash covers no personal data that could be guessed from it: of the network address
-only whether there is one. That value is encrypted and bound to its row, so nobody
-changes it without FIELD_KEYS.
+it covers the presence alone. The address is encrypted and bound to its row, so a change
+needs FIELD_KEYS.
 """
 
 from __future__ import annotations

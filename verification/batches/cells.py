@@ -16,7 +16,7 @@ MAX_COLUMNS = 100
 MAX_LINES = 5000
 # Longer than any text that an order takes. The rest of a cell is not kept.
 MAX_TEXT = 1000
-# In place of the index of a line
+# Used instead of the index of a line of headings
 NO_HEADINGS = -1
 MOMENT_FORMAT = "%Y-%m-%dT%H:%M"
 
@@ -55,13 +55,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Workbook:
-    """What a workbook holds besides the lines of the sheet that is read."""
+    """Facts of a workbook besides the lines of the sheet that is read."""
 
     # The name of that sheet
     name: str
-    # The names of other sheets that hold something
+    # The names of other sheets with content
     others: list[str]
-    # The numbers of lines that the spreadsheet does not show
+    # The numbers of hidden lines
     hidden: list[int]
 
 
@@ -71,7 +71,7 @@ class Sheet:
 
     header: Line
     rows: list[Line] = field(default_factory=list)
-    # None for a CSV file
+    # Missing for a CSV file
     workbook: Workbook | None = None
     above: list[Line] = field(default_factory=list)
 

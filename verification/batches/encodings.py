@@ -60,7 +60,7 @@ def _likeness(text: str, place: int) -> int:
 
 
 def _is_at_home(letter: str, before: str, after: str, two_before: str) -> bool:
-    """Return whether a letter has the case of its word, and no digit beside it."""
+    """Return whether a letter has the case of its word, with no digit next to it."""
     if letter == FLORIN or before.isdigit() or after.isdigit():
         return False
     if letter.isupper():

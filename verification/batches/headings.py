@@ -89,7 +89,7 @@ UNUSED = (
     "officer, officer, na, namba, nambari, kiasi, kiasi cha mkopo, mkopo, jumla, "
     "salio, tawi, mkoa, kaunti, mji, idara, tarehe, jinsia, umri, maoni, hali, afisa"
 )
-# What stands in place of a name when there is none
+# Placeholders of missing names
 PLACEHOLDERS = (
     "n/a, nil, none, null, unknown, not available, tbd, tba, hakuna, haijulikani"
 )

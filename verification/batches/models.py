@@ -24,9 +24,9 @@ from workspaces.models import Environment, Workspace
 
 # An upload that nobody orders is deleted after this time.
 UPLOAD_RETENTION = timedelta(hours=24)
-# Of each member; another upload deletes the oldest.
+# The limit of each member; another upload deletes the oldest.
 MAX_UPLOADS = 20
-# A workspace and environment keeps so many; another mapping deletes the oldest.
+# The limit of each workspace and environment; another mapping deletes the oldest.
 MAX_MAPPINGS = 100
 # A number of fewer characters must be all that a cell holds.
 SHORTEST_NUMBER = 5
@@ -103,7 +103,7 @@ class Batch(models.Model):
                 fields=["workspace", "environment", "created_at"],
                 name="batches_by_time",
             ),
-            # To erase the name of the file with the first of its people
+            # For the erasure of a file's name with the first of its people
             GinIndex(fields=["report_ids"], name="batches_of_a_report"),
         ]
         verbose_name_plural = "batches"
@@ -113,10 +113,10 @@ class Batch(models.Model):
 
 
 class ColumnMapping(Row):
-    """What a workspace has chosen for the columns of files with these headings.
+    """A workspace's choice of inputs for the columns of files with these headings.
 
-    The next file with the same headings is read alike. No heading is kept: a file
-    without headings has a person in its first line.
+    It applies to later files with the same headings. Headings are stored as a hash
+    alone: in a file without headings, the first line has a person's data.
     """
 
     # The constraint `one_mapping_of_headings` begins with this column.

@@ -48,7 +48,7 @@ MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-1
 SEPARATORS = (",", ";", "\t")
 # Excel reads the separator from such a first line.
 NAMED_SEPARATOR = re.compile(r"sep=([,;\t])\r?\n", re.IGNORECASE)
-# What a spreadsheet takes for a formula, other than numbers with a sign
+# Texts that a spreadsheet takes for a formula, except numbers with a sign
 FORMULA = re.compile(r"[=@]|[+-]\D")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 COLUMN_WIDTH = 24

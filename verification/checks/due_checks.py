@@ -151,7 +151,7 @@ class Claim:
 
     @property
     def subject(self) -> dict[str, Any] | None:
-        """The subject as the check asks about it; None if it was erased."""
+        """The subject's details for the check, unless they are erased."""
         return self.edited.inputs if self.edited else self.report.subject
 
     @property

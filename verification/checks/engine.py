@@ -225,7 +225,7 @@ def _start_calls(
 
 
 def _outcome_without_call(claimed: Claim) -> Outcome | None:
-    """Return the outcome if the check must not or need not call a source, else None."""
+    """Return the outcome of a check whose call is forbidden or unneeded, or None."""
     report = claimed.report
     is_under_way = report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}
     if not (_is_disputed(claimed) if claimed.is_rerun else is_under_way):

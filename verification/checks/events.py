@@ -374,7 +374,7 @@ def consent_status_of(report: Report) -> str:
     """Return the consent status of a stored report."""
     consent = getattr(report, "consent", None)
     needing = report.results.filter(definition__requires_consent=True)
-    # No report is launched without a consent that its checks need.
+    # A launched report has the consent that its checks need.
     is_needed = not consent and report.launched_at is None and needing.exists()
     return consent_status(consent, is_needed=is_needed)
 

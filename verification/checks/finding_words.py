@@ -105,7 +105,7 @@ LABELS = {
     "shares": _("Shares"),
     "percent": _("Per cent"),
 }
-# Flag -> what it says
+# Flag -> its meaning
 FLAGS = {
     "ID_NOT_FOUND": _("The register has no such ID number."),
     "PIN_NOT_FOUND": _("The revenue authority has no such PIN or ID number."),
@@ -217,7 +217,7 @@ CLEAR = {
     "CREDITBUREAU_STATUS": _("No lender has listed the subject."),
     "AML_SCREENING": _("The lists have no name like the subject's."),
 }
-# The same to the subject, where it is another sentence
+# Sentences to the subject that differ from CLEAR
 CLEAR_TO_SUBJECT = {
     **dict.fromkeys(BUREAU_CHECKS, _("The credit bureau holds nothing against you.")),
     "CREDITBUREAU_STATUS": _("No lender has listed you."),
@@ -273,9 +273,9 @@ def _day_of(text: str) -> date | None:
 def summary_text(
     check: str, finding: dict[str, Any], score: int | None, *, to_subject: bool = False
 ) -> str:
-    """Return what was found in one sentence: the stored one, or its translation.
+    """Return the stored summary of a finding, or its translation, in one sentence.
 
-    `to_subject` addresses the subject; others read about them.
+    `to_subject` addresses the subject instead of other readers.
     """
     stored = one_line(finding.get("summary") or "")
     if get_language() == "en" or not stored:

@@ -81,12 +81,12 @@ class CheckPackage(DatedRow):
     """A named set of checks, which clients order in place of single checks.
 
     It belongs to the operator, and all workspaces can order it, or to one workspace. A
-    name means one package to a workspace for ever: names do not change, packages are
-    deactivated and not deleted, and a trigger keeps a workspace from using a name of
+    name always means the same package to a workspace: names do not change, packages are
+    deactivated instead of deleted, and a trigger keeps a workspace from using a name of
     the operator.
     """
 
-    # Null: the operator's.
+    # Null for a package of the operator
     workspace = models.ForeignKey(
         Workspace,
         models.PROTECT,
@@ -99,7 +99,7 @@ class CheckPackage(DatedRow):
     display_name = models.CharField(max_length=100)
     # Names of check definitions, in the order of the report.
     checks = ArrayField(models.CharField(max_length=40))
-    # In place of the sum of the checks' prices; null: that sum.
+    # Null for the sum of the checks' prices
     price = models.DecimalField(max_digits=10, decimal_places=2, null=True, blank=True)
     active = models.BooleanField(default=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -210,11 +210,10 @@ class CheckResult(DatedRow):
     risk_level = models.CharField(
         max_length=7, choices=RiskLevel, default=RiskLevel.UNKNOWN
     )
-    # The subject as the check has asked about it: a re-run with corrected details, or a
-    # check that was asked before the report's details were corrected. Null: as in the
-    # report.
+    # The subject's details in the call, if they differ from the report's: in a re-run
+    # with corrected details, or in a check before the report's details were corrected.
     inputs = EncryptedJSONField(null=True)
-    # Set while the subject says that the finding is wrong, until that is decided.
+    # Set while a correction of the finding is open.
     disputed_at = models.DateTimeField(null=True, editable=False)
     # {summary, flags, details, evidence}: the source's finding about the subject.
     finding = EncryptedJSONField(null=True)

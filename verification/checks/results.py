@@ -177,7 +177,7 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     at = now()
     reports = _lock({c.report.pk for c, o in ended if not isinstance(o, Retry)})
     erased = {pk for pk, report in reports.items() if report.erased_at}
-    # Without what a source said of an erased subject. The check ends and stays billed.
+    # Drop the finding about an erased subject. The check ends and stays billed.
     ended = [
         (c, _without_finding(o)) if c.report.pk in erased else (c, o) for c, o in ended
     ]

@@ -1,1 +1,1 @@
-"""What has happened in a workspace, for the members who want to know: news, digests."""
+"""News and digests of a workspace, for the members who have chosen them."""

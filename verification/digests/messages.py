@@ -1,12 +1,12 @@
-"""Write to members what they want to know: at once, gathered, or in a daily digest.
+"""Send news to members by their choice: at once, or in a daily digest.
 
-At once means within three minutes. What happens within a minute is in one message, and
-after a message the next one of its kind rests for ten minutes: 500 reports of a batch
-are one message. `MessageWindow` has a row for each kind that somebody wants at once, so
-the job reads nothing for other workspaces.
+At once means within three minutes. One message has the news of a minute, and the next
+message of its kind waits for ten minutes: 500 reports of a batch are one message.
+`MessageWindow` has a row for each kind that a member wants at once, so the job reads
+nothing for other workspaces.
 
 The digest is written at seven in Nairobi. The outbox takes one for a member and day,
-however often the job runs, and wherever it was killed.
+even if the job runs again or is killed.
 """
 
 from __future__ import annotations
@@ -64,10 +64,7 @@ WORKSPACES_AT_ONCE = 200
 
 @job
 def send_news() -> None:
-    """Send what has happened to members who want it at once.
-
-    Any number of these jobs may run at the same time.
-    """
+    """Send news to the members who want them at once. Jobs may run in parallel."""
     until = now() - COMMIT_DELAY
     for kind in MessageWindow.objects.values_list("kind", flat=True).distinct():
         windows = _windows(MemberMessage(kind), until)
@@ -76,7 +73,7 @@ def send_news() -> None:
             if not beat():
                 return
             _send_window(due, pk, until)
-        # So that the next query has little to read
+        # Move quiet windows, so that the next query has little to read.
         quiet = windows.filter(first_at=None, told_until__lt=until - LONGEST_QUIET)
         ids = list(quiet.values_list("pk", flat=True))
         if ids:
@@ -97,7 +94,7 @@ def _send_window(due: Any, pk: UUID, until: datetime) -> None:
     locked = due.select_for_update(skip_locked=True, of=("self",))
     window = locked.select_related("workspace").filter(pk=pk).first()
     if window is None:
-        # Another job has sent it meanwhile, or does so now.
+        # Another job has sent it, or does so now.
         return
     key = window.environment, MemberMessage(window.kind)
     choices = choices_of([window.workspace_id]).get(window.workspace_id)

@@ -1,8 +1,7 @@
-"""Find what has happened in workspaces, for messages to members.
+"""Find the news of workspaces, for messages to members.
 
-The rows of reports, alerts and proposals tell it themselves: nothing is written for
-these messages when a report ends. Each kind takes a query or two, however many
-workspaces it is about.
+News are read from the rows of reports, alerts and proposals, so the end of a report
+writes no row for these messages. Each kind takes a query or two for all workspaces.
 """
 
 from __future__ import annotations
@@ -98,11 +97,11 @@ def _failing_receivers(period: Period) -> QuerySet[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the news of a kind come from.
+    """A source of the news of a kind.
 
-    `moment` is the column with the time of a row, and `maker` the one with the user who
-    needs no message about it. `page` of the console shows them all; `row_page` shows
-    one, whose id is in the column `row_id` and in the address as `argument`.
+    `moment` is the column with the time of a row, and `maker` the column with the user
+    who needs no message about it. The console's `page` shows all rows; `row_page` shows
+    one, whose ID is in the column `row_id` and in the address as `argument`.
     """
 
     rows: Callable[[Period], QuerySet[Any]]
@@ -157,7 +156,7 @@ SOURCES: dict[MemberMessage, list[Source]] = {
 
 
 class Counts:
-    """How many rows of one kind there are for each member in a period."""
+    """The number of rows of one kind for each member in a period."""
 
     def __init__(
         self, kind: MemberMessage, workspaces: Collection[UUID], period: Period

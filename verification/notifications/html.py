@@ -131,7 +131,7 @@ def _blocks(text: str, *, has_button: bool = False) -> Iterator[Block]:
 
 
 def _shapes(part: str) -> Iterator[tuple[str, list[str]]]:
-    """Return the lines of a paragraph, grouped by what they are."""
+    """Yield the lines of a paragraph, grouped by shape: text, list or apart."""
     shaped: list[tuple[str, str]] = []
     for line in filter(str.strip, part.split("\n")):
         shape = "text"

@@ -131,7 +131,7 @@ class Language(models.TextChoices):
     KISWAHILI = "sw"
 
 
-# In place of a language, if that of the recipient is not known.
+# The value for both languages, if the recipient's is unknown.
 BILINGUAL = ""
 
 
@@ -383,10 +383,10 @@ class DailyCount(models.Model):
     """
 
     pk = models.CompositePrimaryKey("subject", "day")
-    # Of an address: "requests:production:<keyed hash>" ("receipts", "codes" and
-    # "prompts" alike). Of a workspace: "workspace:<id>", "codes:workspace:<id>". Of
-    # both: "codes:production:<id of the workspace>:<half of the keyed hash>". Of all
-    # workspaces that are not live: "newcomers", "newcomers:<keyed hash>" to an address.
+    # An address: "requests:production:<keyed hash>" (likewise "receipts", "codes" and
+    # "prompts"). A workspace: "workspace:<id>", "codes:workspace:<id>". Both:
+    # "codes:production:<id of the workspace>:<half of the keyed hash>". All newcomers:
+    # "newcomers", or "newcomers:<keyed hash>" for one address.
     subject = models.CharField(max_length=100)
     day = models.DateField()
     count = models.PositiveIntegerField()
@@ -403,7 +403,7 @@ class Outcome:
     permanent: bool = False
     # The recipient must not get the message.
     withheld: bool = False
-    # The mail server could not be reached, so it has not seen the message.
+    # The mail server was unreachable, so it has not seen the message.
     is_away: bool = False
     # The gateway's id of the message.
     reference: str = ""

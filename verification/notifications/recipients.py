@@ -185,7 +185,7 @@ def count_or_withhold(notification: Notification) -> NotificationError | None:
 
 
 def find_withhold_reason(notification: Notification) -> NotificationError | None:
-    """Return why the message would be withheld now, or None, without counting it.
+    """Return the reason to withhold the message now, or None; it counts nothing.
 
     The notification may be unsaved.
     """
@@ -196,7 +196,7 @@ def find_withhold_reason(notification: Notification) -> NotificationError | None
 
 
 def _refusal_reason(notification: Notification) -> NotificationError | None:
-    """Return why the recipient gets no such message of the workspace, or None."""
+    """Return BLOCKED or SANDBOX if the recipient may not get the message, or None."""
     address = notification.channel, str(notification.recipient)
     is_blockable = notification.kind in BLOCKABLE_KINDS
     if is_blockable and active_blocks(notification.workspace_id, [address]).exists():
@@ -249,7 +249,7 @@ def _exceeded_limit(notification: Notification) -> NotificationError | None:
     with transaction.atomic():
         for limit in _limits(notification):
             if not count_today(limit.subject, limit.most):
-                # The message is not sent, so the other limits must not count it.
+                # The other limits must not count an unsent message.
                 transaction.set_rollback(True)
                 return limit.error
         Notification.objects.filter(pk=notification.pk).update(counted_at=Now())

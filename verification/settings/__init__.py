@@ -2,7 +2,7 @@
 
 A secret may also be in the file that `NAME_FILE` names, or `NAME_COMMAND` prints it. If
 DEBUG is on, the service generates missing secrets once and stores them in DATA_DIR. If
-DEBUG is off, it does not start without them.
+DEBUG is off, it refuses to start if one is missing.
 """
 
 import os
@@ -70,7 +70,7 @@ if not OPENAPI_FILE.is_file():
 GUIDES_DIR = BASE_DIR / "docs" / "client"
 if not GUIDES_DIR.is_dir():
     GUIDES_DIR = BASE_DIR / "verification" / "guides"
-# What `make clients` builds; a release has it inside the package.
+# The output of `make clients`; a release has it inside the package.
 CLIENTS_DIR = BASE_DIR / "clients" / "dist"
 if not CLIENTS_DIR.parent.is_dir():
     CLIENTS_DIR = BASE_DIR / "verification" / "clients"
@@ -489,7 +489,7 @@ OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
 PRIVACY_CONTACTS: list[str] = env.list("PRIVACY_CONTACTS", OPERATOR_ALERTS)
 MFA_TOTP_ISSUER = OPERATOR_NAME
 CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
-# How long a link to the subject's own data works that the client or staff sent.
+# The lifetime of a link to the subject's own data, sent by the client or staff
 ACCESS_LINK_DAYS = env.int("ACCESS_LINK_DAYS", 30)
 PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
 REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
@@ -505,7 +505,7 @@ SUBJECT_REQUEST_DAYS = {
     # Data Protection Act, 2019, section 35 (3): within a reasonable time
     "REVIEW": env.int("REVIEW_DAYS", 14),
 }
-# What notices of declines say of credit bureaus.
+# The texts about credit bureaus in notices of declines
 CREDIT_BUREAUS = credit_bureaus()
 IDEMPOTENCY_HOURS = 72
 
@@ -521,7 +521,7 @@ STAFF_ENTRY_NEEDS_SECOND_ABOVE = env.decimal(
     "STAFF_ENTRY_NEEDS_SECOND_ABOVE", Decimal(5000)
 )
 
-# Who logs people of a domain in, by id
+# The identity providers of e-mail domains, by ID
 IDENTITY_PROVIDERS: dict[str, Any] = {}
 if _given := optional_secret("IDENTITY_PROVIDERS"):
     # Imported here: without providers each command starts 0.1 s sooner.
@@ -548,8 +548,8 @@ PROVIDERS_LACK = find_missing_credentials()
 SOURCE_ROUTES = source_routes()
 SOURCE_ROUTES_WRONG = find_route_errors()
 SOURCE_LIMITS = source_limits()
-# The environment that checks companies which want to go live. In development the
-# sandbox answers, because no register can be called.
+# True in development without a live business register: the sandbox then answers the
+# checks of companies that apply to go live.
 AT_HOME = DEBUG and not any(
     source in PROVIDERS
     for sources in SOURCE_ROUTES["BUSINESS_VERIFICATION"].values()
@@ -571,7 +571,7 @@ AUDIT_EXPORT_CERTIFICATE_FILE = own_certificate_file(
 )
 # Prometheus inside a cluster cannot say that a proxy has ended TLS.
 METRICS_OVER_HTTP = env.bool("METRICS_OVER_HTTP", False)
-# The alerts compare these numbers with those that are there.
+# The alerts compare these numbers with the real ones.
 EXPECTED_JOB_CLUSTERS = env.int("EXPECTED_JOB_CLUSTERS", 1)
 EXPECTED_STANDBYS = env.int("EXPECTED_STANDBYS", 0)
 

@@ -27,7 +27,7 @@ KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-# How many microseconds of processors, in how many, Linux gives to a container.
+# The container's processor quota: microseconds of processor time, and their period
 PROCESSOR_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 # libpq's name -> Django's
 DATABASE_PARTS = {

@@ -68,7 +68,7 @@ class Limit:
     """Limits of the calls to one source, over all clusters."""
 
     at_once: int = MAX_CONCURRENT_CALLS
-    # Calls that begin in a minute; None means any number.
+    # Calls that begin in a minute; `None` means no limit.
     a_minute: int | None = None
     # Repeats for a check whose call got no answer and may be charged.
     paid_again: int = 1

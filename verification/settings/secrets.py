@@ -22,16 +22,16 @@ from django.core.exceptions import ImproperlyConfigured
 # 32 hexadecimal characters hold 128 bits.
 SECRET_KEY_LENGTH = 32
 KEY_ID = re.compile(r"[a-z0-9]{1,8}")
-# Of seconds; a key management service answers within a few.
+# Seconds; a key management service answers within a few.
 COMMAND_TIMEOUT = 30
-# What follows the name of a secret in the variables that may hold it.
+# The suffixes of a secret's name in the variables that may hold it.
 FORMS = ("", "_FILE", "_COMMAND")
 # Each secret that this process has read -> the variable that named it
 read_from: dict[str, str] = {}
 
 
 def is_deployment_check() -> bool:
-    """Return whether this is `check --deploy`, which lists what is missing."""
+    """Return whether this is `check --deploy`, which lists missing settings."""
     return sys.argv[1:2] == ["check"] and "--deploy" in sys.argv
 
 
