@@ -45,7 +45,7 @@ from workspaces.models import Client
 logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 100
-# A rule raises an alert when a check has failed in this many runs in a row. With longer
+# A rule raises an alert when a check has failed in this many runs in a row. At longer
 # cadences one failure suffices, as the next run is a month or more away.
 FAILURES_BEFORE_ALERT = {Cadence.DAILY: 3, Cadence.WEEKLY: 2}
 # Runs are compared at once. After this time the job must have been lost.

@@ -205,7 +205,7 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
             "last_error",
         ]
     )
-    # Not `ensure_job_by`: a job that waits already may run before the commit.
+    # `ensure_job_by` would rely on a waiting job, which may run before the commit.
     schedule_job(JobName.LAUNCH_DUE_RUNS, at=rule.next_run_at)
 
 

@@ -2,7 +2,7 @@ import gc
 
 __version__ = "1.1.0"
 
-# Modules stay loaded, and a large request makes thousands of rows. With Django's many
-# objects the default threshold makes the collector look through all of them again and
-# again. Set here, because each process loads this package first.
+# Modules stay loaded, and a large request makes thousands of rows. The default
+# threshold makes the collector scan Django's many objects again and again. It is set
+# here, because each process loads this package first.
 gc.set_threshold(50_000, 20, 100)

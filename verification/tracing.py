@@ -4,7 +4,7 @@
         ...
         span.set({"verification.outcome": "ANSWERED"})
 
-Without that variable nothing is imported, and a span is one call that does nothing.
+If that variable is missing, no library is imported, and a span is one empty call.
 
 The libraries that instrument Django, psycopg and requests are not used: they write
 addresses, statements and messages of exceptions into spans, and so tokens of links and
@@ -53,7 +53,7 @@ def is_on() -> bool:
 
 
 class Span:
-    """A span that does nothing, of a service without a collector."""
+    """The empty span of a service that has no collector."""
 
     def __enter__(self) -> Span:
         return self
@@ -177,7 +177,7 @@ def preload() -> None:
 
 
 def flush() -> None:
-    """Send what has been recorded in this process."""
+    """Send the recorded spans of this process."""
     if _is_on():
         _provider().force_flush()
 

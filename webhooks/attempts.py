@@ -40,8 +40,8 @@ MAX_CONCURRENT_REQUESTS = 10
 MAX_CLAIMED = 160
 # From the claim to the answer, including the wait for a place.
 QUICK_SECONDS = 1.0
-# A sender renews the leases of what it holds, so that the deliveries of a dead one are
-# due again soon.
+# A sender renews the leases of its deliveries, so that those of a dead sender are due
+# again soon.
 LEASE_SECONDS = 20
 NO_SHARES: Mapping[UUID, int] = MappingProxyType({})
 

@@ -78,8 +78,8 @@ def configure(
 def simulate_answers(workspace_id: UUID, answer: SimulatedAnswer, times: int) -> None:
     """Let the sandbox's next attempts get this answer in place of the receiver's.
 
-    It replaces what was set before; 0 times sends to the receiver again. No attempt
-    waits for the breaker of a receiver that is down. Raises NotConfigured.
+    It replaces earlier settings; 0 times sends to the receiver again. It closes the
+    breaker, so that attempts do not wait. Raises NotConfigured.
     """
     configuration = get_configuration(workspace_id, Environment.SANDBOX, alone=True)
     Configuration.objects.filter(pk=configuration.pk).update(

@@ -141,9 +141,9 @@ def _send_all(sender: Sender[Key], flight: _InFlight) -> bool:
 def _start(
     sender: Sender[Key], claims: Iterable[Claim], flight: _InFlight
 ) -> list[EndedAttempt]:
-    """Post the deliveries. Returns those that end without a request.
+    """Post the deliveries. Returns the attempts that end without a request.
 
-    They are simulated, or their event cannot be read.
+    Their answer is simulated, or their event cannot be read.
     """
     requests: list[tuple[Key, WebhookRequest]] = []
     ended: list[EndedAttempt] = []

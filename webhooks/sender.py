@@ -388,7 +388,7 @@ class _Connector(aiohttp.TCPConnector):
     ) -> None:
         super().__init__(**options)
         self._tunnel_proxy, self._opened = proxy, opened
-        # The socket of each used connection; None for a connection that ended early.
+        # Used connection -> its socket, or None if the connection ended early.
         self.sockets: weakref.WeakKeyDictionary[
             asyncio.BaseTransport, TransportSocket | None
         ] = weakref.WeakKeyDictionary()

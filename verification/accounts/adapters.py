@@ -153,7 +153,7 @@ class AccountAdapter(DefaultAccountAdapter):
         lockout.refuse_during_pause(request, str(credentials.get("email") or ""))
 
     def pre_login(self, request: HttpRequest, user: Any, **login: Any) -> Any:
-        """Refuse a login by other means to people whom a provider logs in."""
+        """Refuse other logins to a user whose identity provider is required."""
         if answer := super().pre_login(request, user, **login):
             return answer
         by_provider = (login["signal_kwargs"] or {}).get("sociallogin")

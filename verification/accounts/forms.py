@@ -136,7 +136,7 @@ class SignUpForm(_NewEmail, account.SignupForm):
 
 
 class JoinForm(SignUpForm):
-    """The sign-up of an invited person, who has proved the address by the link."""
+    """The sign-up of an invited person, whose link proves the address."""
 
     def __init__(self, *args: Any, email: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -149,7 +149,7 @@ class JoinForm(SignUpForm):
         return cleaned
 
     def save(self, request: HttpRequest) -> User:
-        """Create the user, in place of one whom nobody has confirmed."""
+        """Create the user, and delete an unconfirmed one of the address."""
         unconfirmed_users().filter(email__iexact=self.email).delete()
         user: User = super().save(request)
         EmailAddress.objects.filter(user=user).update(verified=True)

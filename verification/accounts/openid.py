@@ -77,7 +77,7 @@ LOGOUT_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a provider says of the person who logs in, checked."""
+    """The verified claims of a provider about the user."""
 
     uid: str
     email: str
@@ -241,7 +241,7 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
         return data
 
     def read_logout_token(self, token: Any) -> str:
-        """Return the uid of the person whom the token logs out. Raises LoginRefused."""
+        """Return the uid of the user to log out. Raises LoginRefused."""
         data = self._read_token(token, ["iat", "sub", "jti", "events"])
         events = data["events"]
         is_logout = isinstance(events, dict) and LOGOUT_EVENT in events
@@ -353,8 +353,8 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
     def authenticate_by_email(self, sociallogin: Any) -> tuple[User, str] | None:
         """Return the user of the address; allauth links that user to the provider.
 
-        A user who has only asked for this address in place of another one does not
-        count: anybody can ask.
+        A user with an unconfirmed change to this address does not count: anybody can
+        request one.
         """
         email = sociallogin.claims.email
         is_own = Q(email__iexact=email)
@@ -486,7 +486,7 @@ def begin_login(request: HttpRequest, provider_id: str) -> HttpResponse:
 
 
 def end_login(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Log in the person whom the provider sends back."""
+    """Log in the user after the provider's redirect."""
     provider = _find_provider(provider_id)
     view = OAuth2CallbackView.adapter_view(OpenIdAdapter(request, provider_id))
     return _answer(request, provider, lambda: view(request))

@@ -67,7 +67,7 @@ class LoginRefused(OAuth2Error):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the groups of a person grant: a role of members, and roles of staff."""
+    """The grant of a user's groups: a role of members, and roles of staff."""
 
     role: Role | None
     staff_roles: frozenset[str]

@@ -63,7 +63,7 @@ SERVICE = Actor(ActorKind.SERVICE, "service")
 
 
 def actor_of(request: HttpRequest, user: Any = None) -> Actor:
-    """Return the user as an actor; without `user`, the one who is logged in."""
+    """Return the user as an actor; the default is the user who is logged in."""
     user = user or request.user
     kind = ActorKind.STAFF if user.is_staff else ActorKind.MEMBER
     address = client_address(request)

@@ -112,7 +112,7 @@ class LookupKey(models.Model):
     # A keyed hash of a constant: each key has another one.
     fingerprint = models.BinaryField()
     since = models.DateTimeField(default=now, editable=False)
-    # Whether hosted links of earlier keys ended, because the keys may have leaked.
+    # True if it ended hosted links of earlier keys, because the keys may have leaked.
     ends_links = models.BooleanField(default=False, editable=False)
 
     class Meta:

@@ -117,7 +117,7 @@ class Manifest:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether this installation has written the manifest, under any of its keys."""
+        """True if this installation has written the manifest, under any of its keys."""
         seals = (one.hex() for one in keyed_hashes("backup", self._sealed_text()))
         return any(hmac.compare_digest(one, self.seal) for one in seals)
 
@@ -125,19 +125,19 @@ class Manifest:
 def write_backup(parent: Path) -> Path:
     """Write a backup into a new folder of `parent`, and return it.
 
-    The database is as it was at one moment. The documents are copied after that, so
-    each document that the database names is there, unless it was erased meanwhile.
+    The database is a snapshot. The documents are copied after it, so the copy has each
+    document that the database names, except documents erased in between.
     """
     at = now()
     folder = parent / f"{at:%Y%m%dT%H%M%SZ}"
     partial = folder.with_name(folder.name + PARTIAL)
     with ExitStack() as failure, _private_files():
         with _open_snapshot() as db:
-            # Nothing is written with other keys than those of the database.
+            # Refuse to write a backup with other keys than the database's.
             connection.ensure_connection()
             field_keys = _try_field_keys(db)
             partial.mkdir(parents=True)
-            # Half of a backup is of no use, and a full disk needs the room.
+            # An incomplete backup is useless, and a full disk needs the room.
             failure.callback(shutil.rmtree, partial, ignore_errors=True)
             _dump(db, partial / "database")
             rows = {t: n for t, n in _count_rows(db).items() if t not in LEFT_OUT}

@@ -38,12 +38,12 @@ from verification.web.gateway import (
 )
 
 CONFIGURATION = "docs/operator/configuration.md"
-# On each machine
+# The web servers of each machine
 WEB_SERVERS = 2
-# Of each process of a web server, with those of /readyz and /metrics, and one for
+# Connections of each process of a web server, including /readyz, /metrics and one for
 # records of requests; threads that read files or refuse requests have none.
 WEB_CONNECTIONS = THREADS + FIRST_THREADS + STREAM_THREADS + len(WATCHER_PATHS) + 1
-# Of commands and monitoring
+# Connections of commands and monitoring
 OTHER_CONNECTIONS = 10
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 SAFE_MODES = {"require", "verify-ca", "verify-full"}
@@ -52,7 +52,7 @@ MIN_TOKEN = 20
 MIN_DISTINCT = 16
 # No proxy has a network as large as this.
 MIN_PREFIX = 8
-# What the files of `deploy/` have until somebody writes values of an installation
+# The placeholders in the files of `deploy/`, before an installation's values
 PLACEHOLDER = re.compile(r"(^|[@./])example\.(com|org|net)\b", re.IGNORECASE)
 PLACEHOLDER_NAME = "Acacia Verification Ltd"
 # Variable -> its effect on production

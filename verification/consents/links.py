@@ -86,7 +86,7 @@ WHY_NO_ACCESS = {
 
 
 class LinkLocked(Exception):
-    """Too many answers were wrong. The lock ends at `until`; None means for good."""
+    """Too many answers were wrong. The lock ends at `until`, or never if it is None."""
 
     def __init__(self, until: datetime | None) -> None:
         super().__init__(f"locked until {until:%H:%M}" if until else "locked for good")
@@ -215,11 +215,11 @@ def remind_subjects() -> None:
 
 
 def opens_data(consent: Consent, at: datetime) -> bool:
-    """Return whether the link leads to what was found about its subject.
+    """Return whether the link leads to the subject's own data.
 
     The link of a decision does, as long as the report exists. A link that was sent
-    after the request was over does until it expires. A subject who said "this is not
-    me" is somebody else.
+    after the end of the request does until it expires. A visitor who said "this is not
+    me" is another person.
     """
     if consent.expires_at is None or not is_person(consent.report):
         return False

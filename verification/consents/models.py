@@ -79,7 +79,7 @@ class Consent(Row):
     attestation = EncryptedJSONField(null=True)
     # Check -> the sources in the notice that the subject agreed to; it asks no other.
     shown_sources = models.JSONField(default=dict, db_default={}, editable=False)
-    # Whether that notice said that rules can decide alone
+    # True if that notice said that rules can decide alone
     shown_automation = models.BooleanField(
         default=False, db_default=False, editable=False
     )

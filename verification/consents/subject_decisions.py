@@ -119,7 +119,7 @@ class Evidence:
     user_agent: str = ""
     # Check -> the sources that the text names.
     sources: dict[str, list[str]] = field(default_factory=dict)
-    # Whether the text says that rules can decide alone
+    # True if the text says that rules can decide alone
     automated: bool = False
 
     def as_members(self, report: Report, reason: str) -> dict[str, Any]:

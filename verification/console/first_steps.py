@@ -151,7 +151,7 @@ def first_subjects() -> list[tuple[str, Text]]:
 def order_about(place: Place) -> dict[str, Any] | None:
     """Return a first production order about the member.
 
-    It has the first check that needs no other inputs. Returns None without one.
+    It has the first check that needs no other inputs. Returns None if all need some.
     """
     user = place.member.user
     subject = {

@@ -113,7 +113,7 @@ class ResultPage(Generic[Row]):
         return self.number + 1 if has_more and self.rows else None
 
 
-# From this row on, a page is read from the nearer end of its list.
+# A page beyond this row is read from the nearer end of its list.
 FAR = 100_000
 
 

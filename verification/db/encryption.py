@@ -4,9 +4,9 @@ A sealed value is AES-256-GCM under a key of its own column (HKDF from the ring
 FIELD_KEYS), bound to column and row: a value copied to another row or column, a changed
 byte or an unknown key raises `cryptography.exceptions.InvalidTag` or `UnknownKey`.
 
-A JSON value may be compressed first: nothing can compress it later, and the payload of
-an event becomes a seventh. What was compressed tells its length to a reader of the
-database, as what was not does.
+A JSON value may be compressed first, as a sealed value cannot be: the payload of an
+event becomes a seventh. A reader of the database sees the length of a sealed value,
+compressed or not.
 """
 
 from __future__ import annotations

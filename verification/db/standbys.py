@@ -36,7 +36,7 @@ class Standbys(NamedTuple):
     name: str
     number: int
     lag_seconds: float
-    # None on a standby that follows an archive.
+    # Unknown on a standby that follows an archive.
     lag_bytes: float | None
 
 

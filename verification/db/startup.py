@@ -1,4 +1,4 @@
-"""Explain database errors at the start in one sentence that says what to do.
+"""Explain database errors at the start in one sentence with the remedy.
 
 It also recognises a pooler that the service cannot use.
 

@@ -399,7 +399,7 @@ def _is(condition: Condition, facts: Facts) -> bool | None:
 
 
 def _value(condition: Condition, facts: Facts) -> Any:
-    """Return the stored value, or None without one or for a report with no package."""
+    """Return the stored value, or None if it is unknown or the package is missing."""
     if condition.check is None:
         match condition.fact:
             case Fact.PACKAGE:

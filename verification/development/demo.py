@@ -131,7 +131,7 @@ ATTESTED = {
     "policyVersion": "1",
 }
 HOSTED = {"mode": "SERVICE_HOSTED"}
-# What the owner types for all rows of a file
+# The owner's input for all rows of a file
 COMMON = {
     "purpose": "Loan application",
     "consent-obtained": "on",
@@ -517,7 +517,7 @@ class Demo:
 
     @transaction.atomic
     def _move_into_the_past(self) -> None:
-        """Spread ended reports over DAYS, and those that wait over fewer days.
+        """Spread ended reports over DAYS, and waiting reports over fewer days.
 
         The transaction also records that the demo is filled, so no row moves twice.
         """
@@ -597,7 +597,7 @@ def apply_to_go_live() -> None:
     for kind in DocumentKind:
         file = InspectedFile(PNG, _picture(f"{COMPANY}: {kind.label}"))
         applications.upload_document(member, kind, f"{kind.lower()}.png", file, by)
-    # The company is made up, so no live source is asked about it.
+    # The company is made up, so the sandbox checks it.
     applications.submit(member, by, checked_in=Environment.SANDBOX)
 
 

@@ -215,7 +215,7 @@ def _unpacked_size(obj: StreamObject) -> int:
         raise Unacceptable(Fault.BOMB)
     if not names or names[0] != "/FlateDecode":
         return 0
-    # By its public names pypdf unpacks a stream whole.
+    # The public methods of pypdf unpack a stream whole.
     return _inflated_size(obj._data)
 
 

@@ -1,4 +1,4 @@
-"""Uploaded files in forms: their inspection, and what people are told of faults."""
+"""Uploaded files in forms: their inspection, and the messages about faults."""
 
 from __future__ import annotations
 

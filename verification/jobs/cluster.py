@@ -31,9 +31,9 @@ from verification.jobs.worker import GRACE_SECONDS, Worker
 from verification.values import clock
 
 ROUND_SECONDS = 0.25
-# From the start of a worker to that of the next one in its place
+# From the start of a worker to the start of its replacement
 PAUSE_SECONDS = 1
-# The same if it ended by itself, as when migrations are missing
+# The same time if the worker ended by itself, as when migrations are missing
 REFUSED_SECONDS = 10
 # Hundreds of threads share these arenas; glibc's 16 would all fill up.
 ARENAS = 2
@@ -113,7 +113,7 @@ class Place:
             self.process.terminate()
 
     def clear(self) -> None:
-        """Kill the worker, and what it has started."""
+        """Kill the worker and its child processes."""
         if self.process is None:
             return
         processes.kill_group(self.process)

@@ -1,4 +1,4 @@
-"""What runs by the clock, and the daily purge of the queue's own tables."""
+"""The schedules of jobs, and the daily purge of the queue's own tables."""
 
 from datetime import timedelta
 

@@ -255,7 +255,7 @@ def _retry(job: ClaimedJob, started: datetime, failure: str) -> None:
 
 
 def do_housekeeping() -> None:
-    """Take back the jobs of dead workers, and give up those that failed too often."""
+    """Release the jobs of dead workers, and give up jobs that failed too often."""
     with _without_standby():
         _execute(PULL_SCHEDULES)
         for id, function in _execute(TAKE_BACK, [cluster_name(), DEAD_AFTER_SECONDS]):

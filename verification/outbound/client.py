@@ -62,7 +62,7 @@ _deadline: ContextVar[float] = ContextVar("_end")
 
 
 class NoTunnel(NewConnectionError):
-    """The proxy opened no tunnel to the other system, which got nothing."""
+    """The proxy opened no tunnel, so the other system got no request."""
 
 
 class TooLarge(requests.RequestException):
@@ -177,7 +177,7 @@ class _GuardedConnection:
     """Limit a connection of urllib3 to allowed addresses and to the call's deadline."""
 
     opened: ClassVar[frozenset[str]]
-    # Not `proxy`, which is urllib3's own.
+    # The name `proxy` is urllib3's own.
     tunnel_proxy: ClassVar[Proxy | None]
     sock: Any
     _dns_host: str

@@ -226,7 +226,7 @@ def dispute_table(disputes: QuerySet[Dispute]) -> str:
 
 
 def flag_table(checkout: Checkout) -> str:
-    """Return each review flag that was raised, the newest first, and if it is open.
+    """Return a table of raised review flags with their state, the newest first.
 
     Alerts are kept for 90 days; an older flag that is open has no time.
     """

@@ -337,7 +337,7 @@ def send_prompt(checkout: Checkout) -> None:
 
 @transaction.atomic
 def _record_message(checkout: Checkout, text: str) -> None:
-    """Record why the provider opened nothing, unless the report is erased by now."""
+    """Record why the provider opened no checkout, unless the report is erased."""
     # Locked, so that an erasure comes before the text or erases it.
     about = checkout.report_id
     report = locked_reports().filter(pk=about).first() if about else None

@@ -137,9 +137,9 @@ class Cause(StrEnum):
     CONNECTION_BROKEN = "CONNECTION_BROKEN"
     # The operator's own proxy is away or refuses.
     PROXY = "PROXY"
-    # It answered, and not as its documentation says.
+    # The answer contradicts the source's documentation.
     UNUSABLE_ANSWER = "UNUSABLE_ANSWER"
-    # A list that we search was not loaded, or not for too long.
+    # A list that we search is missing or too old.
     LIST_TOO_OLD = "LIST_TOO_OLD"
     # Our adapter raised an exception.
     ADAPTER_FAULT = "ADAPTER_FAULT"

@@ -171,7 +171,7 @@ def identity_finding(
 
 
 def is_death(record: Record, *keys: str) -> bool | None:
-    """Return whether one of the members is a date of death; None if that is unclear.
+    """Return whether one of the members is a date of death, or None if it is unclear.
 
     For living people registers write "N/A" or a nil date, as 0001-01-01 or 1900-01-01.
     """

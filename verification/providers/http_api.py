@@ -329,7 +329,7 @@ def unavailable_error(
     may_be_charged: bool = True,
     cause: str = Cause.UNUSABLE_ANSWER,
 ) -> Unavailable:
-    """Make the error. By default the source may charge for an unreadable answer."""
+    """Return the error. The source may charge for an unreadable answer by default."""
     text = f"{source} {why}."
     return Unavailable(UNAVAILABLE, text, may_be_charged=may_be_charged, cause=cause)
 

@@ -3,8 +3,8 @@
 The answers come from the hosted page of the reference:
 
     employed      whether the person worked there; if False, the rest may be null
-    employer, jobTitle                     in the referee's words; no title if not told
-    employedFrom, employedTo               `2019-03-01`, or null if not told
+    employer, jobTitle                     in the referee's words; the title is optional
+    employedFrom, employedTo               `2019-03-01`, or null if unanswered
     stillEmployed                          earlier answers lack it: no end meant it
     wouldRehire   YES, NO or UNKNOWN
     remarks       may be empty
@@ -98,7 +98,7 @@ def _employed(subject: Answers, answers: Answers) -> dict[str, Any]:
 
 
 def _dates_alike(subject: Answers, answers: Answers) -> Likeness | None:
-    """Compare the dates that both told; return None if there are none.
+    """Compare the dates that both have given, if there are any.
 
     A stated end differs from an employment that still lasts.
     """

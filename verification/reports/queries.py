@@ -190,7 +190,7 @@ ORDERS: dict[Sort, tuple[Any, ...]] = {
 # A sort by risk reads up to this many reports of the chosen days. The index by risk
 # has no days: PostgreSQL would read all its entries before the first match.
 MAX_SORTED = 50_000
-# States of reports that have no score yet, or end without one
+# States of reports without a score
 UNSCORED = {
     ReportStatus.DRAFT,
     ReportStatus.PENDING_CONSENT,

@@ -1,8 +1,8 @@
 """The payer's choices at the sandbox's payment provider, on its page and by the API.
 
-As with a real provider, a choice ends the checkout in the provider's tables and sends
-an event to the service. `act_as_payer` also settles the payment at once, so that the
-answer shows the outcome.
+Like a real provider, it ends the checkout in its own tables and sends an event to the
+service. `act_as_payer` also settles the payment at once, so that the answer shows the
+outcome.
 """
 
 from __future__ import annotations

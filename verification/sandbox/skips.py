@@ -1,4 +1,4 @@
-"""Do now what is due later for one object of the sandbox.
+"""Do the next due action of one object of the sandbox now.
 
 No clock changes. A skip locks the object and calls the function that the job calls at
 the due time. If that function compares times, the skip first sets the object's due time
@@ -106,7 +106,7 @@ class Kind(Generic[Thing]):
     def skip(self, client: Client, pk: UUID) -> tuple[Due[Thing], Due[Thing] | None]:
         """Do the next due moment now, once. Returns it and the moment after it.
 
-        Of two concurrent skips, the second finds another moment once it has the lock,
+        The second of two concurrent skips finds another moment once it has the lock,
         and raises NothingDue. Raises also the model's DoesNotExist.
         """
         expected = self.next_moment(client, pk)
@@ -163,7 +163,7 @@ def _find_check(report: Report) -> Found:
 
 def _run_check(report: Report, row_id: UUID) -> None:
     at = now()
-    # If a worker has claimed it meanwhile, that worker runs it.
+    # If a worker has already claimed the check, that worker runs it.
     _waiting_checks(report).filter(pk=row_id).update(next_attempt_at=at, turn_at=at)
     wake_up()
 

@@ -237,7 +237,7 @@ class _CallBatch:
                 return decision
             # The source that has the inquiry comes first.
             order.sort(key=lambda provider: provider is not same)
-        # Of paid repeats, the settings allow only so many.
+        # The settings limit paid repeats.
         lost = Counter(call.source for call in earlier if call.may_be_charged)
         affordable = [
             p

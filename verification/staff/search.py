@@ -165,7 +165,7 @@ def _find_ids(
 ) -> list[UUID]:
     """Return the ids of at most MAX_CANDIDATES + 1 rows that match a list of `sought`.
 
-    With `@>` a row has to have all terms of the list, with `&&` one of them.
+    The operator `@>` requires all terms of a list, `&&` one of them.
     """
     found: list[UUID] = []
     for start in range(0, len(sought), ACCOUNTS_PER_STATEMENT):
@@ -270,8 +270,8 @@ def _references(term: str) -> list[Reference]:
 
 
 def _entries(term: str) -> list[LedgerEntry]:
-    # Entries name the result that they are for, and have an index on it alone.
-    # With superseded ones, which were charged.
+    # Entries name their result, and have an index on it alone. `every` includes
+    # superseded results, which were charged.
     results = CheckResult.every.filter(report__in=_report_ids(term))
     entries = LedgerEntry.objects.filter(
         Q(result_id__in=list(results.values_list("pk", flat=True)))

@@ -1,6 +1,6 @@
-"""What a security review asks of this installation, from its code and configuration.
+"""The answers to a security review, from this installation's code and configuration.
 
-A page, docs/operator/review.md, answers what no configuration changes.
+docs/operator/review.md has the answers that are the same for each installation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from workspaces.members import ALLOWED, Permission
 from workspaces.models import Role
 
 TITLE = "Security review"
-# Key of the service -> algorithm, what it is for, how it is replaced
+# Key of the service -> algorithm, purpose, replacement
 KEYS = {
     "FIELD_KEYS": (
         "AES-256-GCM, a key of each column by HKDF-SHA256",

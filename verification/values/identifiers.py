@@ -1,7 +1,8 @@
 """The shapes of numbers that identify a subject: one for each member and country.
 
-The shape of a country is that which its authority or the sources publish. Where none is
-public, or in doubt, the wide shape counts. A comma or an invisible character fits none.
+A country's shape is the published one of its authority or of the sources. If that is
+missing or in doubt, the wide shape applies. No shape allows commas or invisible
+characters.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ ANY_COUNTRY = ""
 @dataclass(frozen=True, slots=True)
 class NumberShape:
     pattern: re.Pattern[str]
-    # In words, as problems and documents say it
+    # The shape in words, for problems and documents
     form: str
-    # How many digits it has, if it is digits alone and always as many
+    # The number of digits, if it is fixed and the number has digits alone
     length: int = 0
 
     def fits(self, text: str) -> bool:

@@ -14,7 +14,7 @@ ALTER DEFAULT PRIVILEGES IN SCHEMA {schema}
 GRANT USAGE, SELECT ON SEQUENCES TO {role};
 REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}
 """
-# To analyze the tables after an erasure; earlier versions leave that to the owner.
+# An erasure analyzes the tables with it; before PostgreSQL 17 only the owner can.
 GRANT_MAINTAIN = """
 GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema} TO {role};
 ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT MAINTAIN ON TABLES TO {role}

@@ -59,8 +59,8 @@ class Command(migrate.Command):
     def _migrate_alone(self, *args: Any, **options: Any) -> bool:
         """Migrate; return False if another `migrate` runs or a table is in use."""
         with ExitStack() as held:
-            # Not awaited by the server: the build of an index waits for all
-            # transactions, so also for one that waits for this lock.
+            # Try the lock instead of waiting: the build of an index waits for all
+            # transactions, including a transaction that waits for this lock.
             if not held.enter_context(advisory_lock("migrate")):
                 self.stderr.write("Another migrate runs; waiting for it.")
                 return False
@@ -78,7 +78,7 @@ class Command(migrate.Command):
 
 @contextmanager
 def _limits() -> Iterator[None]:
-    """Limit how long statements wait and run, but for those that stop nobody."""
+    """Limit the waits and durations of statements that block others."""
     _execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
     _execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
     try:

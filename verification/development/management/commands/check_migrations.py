@@ -155,7 +155,7 @@ def read_dump(dump: Path) -> set[tuple[str, str]]:
 def present_names(
     loader: MigrationLoader, released: set[tuple[str, str]]
 ) -> set[tuple[str, str]]:
-    """Return these migrations, or those that have replaced them since."""
+    """Return these migrations, or the migrations that have replaced them."""
     replacing = {
         old: key for key, one in loader.disk_migrations.items() for old in one.replaces
     }

@@ -1,8 +1,8 @@
 """Refuse a commit whose dump, changelog or API document is not that of its version.
 
 `deploy/build-release` runs it. Later versions are tested with the dump, and
-`check_migrations` takes what it names for released: one that is older than the code
-would let a later version change tables that have never been tried.
+`check_migrations` treats its migrations as released: with a dump older than the code, a
+later version could change tables that no test has tried.
 """
 
 import re
@@ -21,7 +21,7 @@ from verification.development.management.commands.check_migrations import (
 )
 
 CHANGELOG = settings.BASE_DIR / "CHANGELOG.md"
-# With the documents that are kept here, `make check` compares those of later versions.
+# `make check` compares the documents of later versions with the documents kept here.
 DOCUMENTS = settings.BASE_DIR / "tests" / "api" / "released"
 OPEN = re.compile(r"^## \[Unreleased\]$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 # Migrations that the command names.
