@@ -237,7 +237,7 @@ def renew_claims(claims: Sequence[Claim]) -> None:
 
 
 def release_claims(claims: Sequence[Claim], seconds: float = 0) -> None:
-    """Give back claims that were not sent: they are due after so many seconds."""
+    """Release unsent claims: they are due again after this number of seconds."""
     _postpone(claims, seconds, is_leased=False)
 
 
@@ -307,7 +307,7 @@ def _outcome(
 def next_retry_delay(
     failures: int, status_code: int | None, retry_after: float | None
 ) -> timedelta | None:
-    """Return the wait after so many failures (1 or more), or None after the last.
+    """Return the wait after this number of failures (from 1), or None after the last.
 
     `retry_after` is the receiver's Retry-After in seconds. It can make the wait longer,
     up to an hour or twice the wait of the schedule, whichever is more.

@@ -23,7 +23,7 @@ from workspaces.models import MemberMessage
 GONE = 410
 # The service notifies members at this failure in a row.
 NOTIFIES_AT = 4
-# A configuration is disabled after so long and so many failures without a success.
+# A configuration is disabled after both this time and this number of failures in a row.
 DISABLE_AFTER = timedelta(days=5)
 MIN_FAILURES_TO_DISABLE = 10
 

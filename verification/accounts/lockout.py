@@ -116,7 +116,7 @@ def _series_of(request: HttpRequest, user: User) -> QuerySet[WrongCodes]:
 
 
 def _code_pause(count: int) -> timedelta:
-    """Return the pause after so many wrong codes: 1, 2, 4 ... 60 minutes."""
+    """Return the pause after this number of wrong codes: 1, 2, 4 ... 60 minutes."""
     if count < FREE_CODES:
         return timedelta(0)
     return min(timedelta(minutes=2 ** min(count - FREE_CODES, 6)), MAX_CODE_PAUSE)

@@ -71,7 +71,7 @@ ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 OPTIONAL_ENDPOINTS = ("userinfo_endpoint", "end_session_endpoint")
 # The event in a logout token: OpenID Connect Back-Channel Logout 1.0, section 2.4
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
-# So many seconds after it was issued, a logout token still counts.
+# The seconds for which a logout token is valid after its issue
 LOGOUT_SECONDS = 300
 
 

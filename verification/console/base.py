@@ -63,7 +63,7 @@ from workspaces.models import (
 
 Text = str | Promise
 PAGE_SIZE = 20
-# The switch shows so many workspaces; a page lists them all.
+# The number of workspaces in the switch; a page lists them all.
 SWITCH_SIZE = 8
 LAST_PAGE = 10**6
 # The rights that members of a suspended workspace keep; they may also leave it.

@@ -216,7 +216,7 @@ def choose_columns(client: Client, upload_id: UUID, columns: dict[int, str]) -> 
 def mend_rows(
     client: Client, upload_id: UUID, cells: Mended, ignored: Collection[int] = ()
 ) -> None:
-    """Put these texts in the place of those of the file, and ignore these rows."""
+    """Replace the texts of these cells, and ignore these rows."""
     upload, opened = _lock(upload_id)
     mended = dict(opened.mended)
     known = {line.number for line in opened.original.rows}

@@ -26,7 +26,7 @@ from verification.privacy.models import Channel
 from verification.web.pages import read_id
 from workspaces.members import Permission
 
-# So many names of cases that are left out are shown for each reason.
+# The number of names of left-out cases that are shown for each reason
 MAX_NAMES = 20
 WHY_LEFT_OUT: dict[Unclear, Any] = {
     Unclear.CLOSED: _("They need no decision any more."),

@@ -32,7 +32,7 @@ EXPORTS: list[tuple[str, Any]] = [
     ("decisions", _("Decisions")),
     ("alerts", _("Alerts")),
 ]
-# The form begins with so many days.
+# The default number of days in the form
 USUAL_DAYS = 30
 
 

@@ -43,7 +43,7 @@ from workspaces.create import create_own_workspace
 from workspaces.members import Permission, has_permission
 from workspaces.models import Member, Role
 
-# Home shows so many reports.
+# The number of reports on the home page
 NEWEST = 6
 
 

@@ -36,9 +36,9 @@ from workspaces.models import Workspace
 
 BAD, WAIT, INFO = "is-bad", "is-wait", "is-info"
 ENDS_SOON = timedelta(days=3)
-# The page counts links that end soon among so many reports that wait longest.
+# The page counts links that end soon among this number of longest-waiting reports.
 LONGEST_WAITING = 1_000
-# From the spend of so many days follows how long the balance lasts.
+# The number of days whose spend predicts how long the balance lasts
 SPEND_DAYS = 7
 GoLive = Workspace.GoLive
 

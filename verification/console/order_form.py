@@ -62,7 +62,7 @@ from verification.web.pages import REQUIRED_ERROR
 
 # A choice in the address of a page, where it names nobody, ends with this.
 CHOSEN = ("step", "details")
-# So many packages are cards; more are a list that drops down.
+# Up to this number, packages are cards; more are a list that drops down.
 MOST_CARDS = 8
 WIDGETS: dict[str, type[forms.Widget]] = {
     "EMAIL": forms.EmailInput,

@@ -79,7 +79,7 @@ Values = Mapping[str, str]
 Item = dict[str, Any]
 # The fingerprint of an order's Idempotency-Key begins with this.
 REQUEST = "console order"
-# A report about the same subject is pointed out for so long before it is ordered again.
+# An order page points out reports about the same subject that are newer than this.
 SAME_SUBJECT = timedelta(days=1)
 MOST_OTHERS = 3
 MOMENT_FORMAT = "%Y-%m-%dT%H:%M"

@@ -136,7 +136,7 @@ def list_case_ids(
 
 
 def can_search(workspace_id: UUID, environment: str, text: str) -> bool:
-    """Return False if the text is too short to find a name among so many open cases."""
+    """Return False if the text is too short to find a name among the open cases."""
     if len(fold_text(text.strip())) >= GRAM_LENGTH:
         return True
     cases = open_cases_of(workspace_id, environment)

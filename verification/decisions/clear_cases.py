@@ -38,8 +38,8 @@ from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.reports.status import lock_report
 from workspaces.models import Client, Member
 
-# So many cases of a list are looked at, and so many are approved in one request, which
-# begins no further one after these seconds.
+# One request examines at most MAX_EXAMINED cases of a list, approves at most
+# MAX_APPROVED of them, and begins no further approval after MAX_SECONDS.
 MAX_EXAMINED = 1_000
 MAX_APPROVED = 100
 MAX_SECONDS = 10

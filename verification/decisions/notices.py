@@ -142,7 +142,7 @@ def credit_results(report: Report) -> QuerySet[CheckResult]:
 
 
 def bureau_codes_of(report: Report, codes: Any) -> QuerySet[ReasonCode]:
-    """Return those of the reason codes that come from a credit bureau."""
+    """Return the reasons among `codes` that come from a credit bureau."""
     return ReasonCode.objects.filter(
         workspace=report.workspace_id, code__in=codes, from_bureau=True
     )
@@ -388,7 +388,7 @@ def _mark_undelivered(notice: AdverseNotice, at: datetime) -> None:
 
 
 def add_working_days(at: datetime, days: int) -> datetime:
-    """Return the same time so many days later, from Monday to Friday in Nairobi.
+    """Return the time this number of weekdays later, in Nairobi.
 
     Public holidays count as working days.
     """
@@ -406,7 +406,7 @@ def is_stopped(notice: AdverseNotice) -> bool:
 
 
 def _disputed(reports: Collection[UUID]) -> set[UUID]:
-    """Return those of the reports that have an open correction."""
+    """Return the IDs among `reports` of those with an open correction."""
     found = CheckResult.objects.filter(report__in=reports, disputed_at__isnull=False)
     return set(found.values_list("report_id", flat=True))
 

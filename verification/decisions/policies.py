@@ -252,8 +252,8 @@ def schedule_policy(report: Report) -> None:
 def apply_policy(report_id: str) -> None:
     """Decide, or propose, what the active policy says about a report that has ended.
 
-    It does nothing if the policy has said so before, and if a person has decided. A
-    report with a disputed finding waits until the correction is closed.
+    It does nothing if the policy's last outcome was the same, or if a person has
+    decided. A report with a disputed finding waits until the correction is closed.
     """
     report = locked_reports().filter(pk=UUID(report_id)).first()
     if report is None or obstacle_of(report):

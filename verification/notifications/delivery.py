@@ -91,7 +91,7 @@ def send_due_notifications() -> None:
 
 
 def next_retry_delay(attempts: int) -> timedelta | None:
-    """Return the wait after so many attempts (1 or more), or None after the last."""
+    """Return the wait after this many attempts (1 or more), or None after the last."""
     return RETRY_DELAYS[attempts - 1] if attempts < MAX_ATTEMPTS else None
 
 

@@ -180,7 +180,7 @@ def is_claimed(report: Report) -> bool:
 
 
 def count_expired(workspace: Workspace, environment: str, days: int) -> int:
-    """Return how many reports a retention of so many days would erase at once.
+    """Return the number of reports that a retention of these days would erase at once.
 
     It counts no further than MAX_COUNT + 1.
     """

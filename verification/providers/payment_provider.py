@@ -351,7 +351,7 @@ def to_cents(amount: Decimal, currency: str) -> int:
 
 
 def from_cents(cents: Any) -> Decimal:
-    """Return the amount of so many cents, which some providers write as text."""
+    """Convert cents, which some providers write as text, to an amount."""
     if isinstance(cents, str) and cents.isascii() and cents.isdigit():
         cents = int(cents)
     if not isinstance(cents, int) or isinstance(cents, bool):

@@ -44,7 +44,7 @@ GRAM_LENGTH = 3
 # array. For more, the query reads the names of all reports of the workspace.
 MAX_INLINE_IDS = 1_000
 MAX_IDS = 7_500
-# So many reports at each end of the list tell whether a name is common.
+# The number of reports at each end of the list that show if a name is common
 SAMPLE = 500
 NUMBERS = ("idNumber", "registrationNumber")
 

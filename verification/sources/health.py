@@ -42,8 +42,8 @@ FLUSH_SECONDS = 1.0
 MIN_SUCCESS_RATE = 0.95
 # The success rate of fewer calls than this does not count.
 MIN_CALLS = 10
-# An outage in which the breaker did not open ends with an answer so long after the last
-# failure: a source that fails now and then would fill the log.
+# If the breaker did not open, an answer ends the outage only this long after the last
+# failure: otherwise a source that fails now and then would fill the log.
 OUTAGE_PAUSE = timedelta(minutes=1)
 CACHE_SECONDS = 15
 CACHE_KEY = "sources:states"

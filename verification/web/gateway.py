@@ -45,7 +45,7 @@ BODY_SECONDS = 20
 SLOWEST_RATE = 1000
 MAX_BODY_SECONDS = 600
 MIB = 1024 * 1024
-# Of a refused body so much is discarded after the answer.
+# The most bytes of a refused body that are discarded after the answer
 DISCARDED_BYTES = 12 * MIB
 # Requests and forms are cycles that hold the body until Python collects garbage, which
 # it does after many objects, however large these are. So the gate collects it after
@@ -80,8 +80,8 @@ BRIEF_HEADERS = [
 # Requests of these need no database. An orchestrator kills a web server that does not
 # answer the first; the second also tells proxies to send requests to other ones.
 LIVENESS_PATHS = frozenset(["/livez", "/healthz"])
-# Monitoring gets an answer while the service is overloaded, and within so many seconds
-# while the database does not answer: before a monitor gives up.
+# Monitoring gets an answer while the service is overloaded. If the database does not
+# answer, it gets one within these seconds, before a monitor gives up.
 WATCHER_PATHS = {"/readyz": 3, "/metrics": 8}
 MAX_WATCHERS = 16
 # The key in the environ under which `RefusalMiddleware` finds the problem's code. A

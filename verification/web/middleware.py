@@ -329,7 +329,7 @@ class RefusalMiddleware(_Middleware):
 
 
 def refuse_briefly(environ: gateway.Environ) -> gateway.Response:
-    """Refuse a request without Django: so many are refused that each has to be cheap.
+    """Refuse a request without Django, as a refusal in an overload has to be cheap.
 
     The problem is that of `RefusalMiddleware`. It is counted and not logged.
     """
