@@ -89,7 +89,10 @@ class End:
         return self.reversals is not None
 
     def is_told(self) -> bool:
-        """Return whether the end has an event; a client knows its own cancellations."""
+        """Return whether the end sends an event.
+
+        The client knows its own cancellations, and a withdrawal has its own events.
+        """
         return self.move.target != ReportStatus.CANCELLED
 
     def asks_policy(self) -> bool:
