@@ -226,11 +226,10 @@ def limit_play_money(
 
 def open_accounts(workspace: Workspace, *, billing: Account.Billing) -> None:
     """Create the accounts of a workspace: play money and real money."""
-    accounts = Account.objects
-    play = Account.Billing.PLAY
-    accounts.create(workspace=workspace, environment=Environment.SANDBOX, billing=play)
-    accounts.create(
-        workspace=workspace, environment=Environment.PRODUCTION, billing=billing
+    made = {Environment.SANDBOX: Account.Billing.PLAY, Environment.PRODUCTION: billing}
+    Account.objects.bulk_create(
+        Account(workspace=workspace, environment=environment, billing=kind)
+        for environment, kind in made.items()
     )
 
 
