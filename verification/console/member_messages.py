@@ -68,7 +68,7 @@ HINTS: dict[str, Any] = {
 }
 
 
-@member_required()
+@member_required(while_suspended=True)
 def choose(place: Place) -> HttpResponse:
     """Show what the member gets, and when; a POST changes it."""
     choices = member_messages.choices_of([place.workspace.pk])[place.workspace.pk]
