@@ -97,10 +97,17 @@ def crumbs(content: SafeString) -> SafeString:
 def badge(context: dict[str, Any], code: str, topic: str) -> SafeString:
     """Show a state: icon, word and ground, in this order."""
     state = STATES[Topic(topic)].get(code, State(code))
-    return format_html(
-        '<span class="badge {}">{} {}</span>',
-        *(state.ground, icon(context, state.icon), capfirst(str(state.words))),
-    )
+    return mark(context, capfirst(str(state.words)), state.icon, state.ground)
+
+
+@register.simple_tag(takes_context=True)
+def mark(
+    context: dict[str, Any], title: str, icon_name: str, ground: str = ""
+) -> SafeString:
+    """Show a state that has no code: `{% mark _("On") "circle-check" "is-ok" %}`."""
+    css = f"badge {ground}".strip()
+    shown = (css, icon(context, icon_name), title)
+    return format_html('<span class="{}">{} {}</span>', *shown)
 
 
 @register.simple_tag

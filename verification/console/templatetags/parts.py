@@ -6,11 +6,13 @@ import re
 from typing import Any
 
 from django import template
+from django.template.defaulttags import CsrfTokenNode
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from verification.console.templatetags.console import icon
+from verification.console.templatetags.console import icon, subject_name
+from verification.reports.models import Report
 
 register = template.Library()
 
@@ -67,13 +69,23 @@ def column(title: str, css: str = "") -> SafeString:
 def card(content: str, name: str, title: str, css: str = "card") -> SafeString:
     """Show a section as a card with its title: `{% card "runs" _("Newest runs") %}`."""
     return format_html(
-        '<section class="{css}" aria-labelledby="{name}"><div class="card-head">'
-        '<h2 id="{name}">{title}</h2></div>{content}</section>',
-        css=css,
-        name=name,
-        title=title,
-        content=content,
+        '<section class="{}" aria-labelledby="{}">{}{}</section>',
+        *(css, name, card_title(name, title), content),
     )
+
+
+@register.simple_block_tag
+def card_head(content: str, name: str, title: str) -> SafeString:
+    """Head a card by its title, and by what stands at the end of its line."""
+    return format_html(
+        '<div class="card-head"><h2 id="{}">{}</h2>{}</div>', name, title, content
+    )
+
+
+@register.simple_tag
+def card_title(name: str, title: str) -> SafeString:
+    """Head a card by its title alone."""
+    return card_head("", name, title)
 
 
 @register.simple_block_tag(takes_context=True)
@@ -178,12 +190,58 @@ def go(
         '<a class="{}" href="{}">{}{}</a>',
         f"button {css}".strip(),
         context["place"].url(name, **more),
-        format_html("{} ", icon(context, icon_name)) if icon_name else "",
-        title,
+        *_label(context, title, icon_name),
     )
+
+
+@register.simple_tag(takes_context=True)
+def act(
+    context: Any,
+    name: str,
+    title: str,
+    icon_name: str = "",
+    css: str = "",
+    **more: Any,
+) -> SafeString:
+    """Do something by a button, which is a form: `{% act "queue-next" _("Launch") %}`.
+
+    `more` are the arguments of the URL that it posts to.
+    """
+    return format_html(
+        '<form method="post" action="{}">{}<button{}>{}{}</button></form>',
+        context["place"].url(name, **more),
+        CsrfTokenNode().render(context),
+        format_html(' class="{}"', css) if css else "",
+        *_label(context, title, icon_name),
+    )
+
+
+def _label(context: dict[str, Any], title: str, icon_name: str) -> tuple[str, str]:
+    drawn = format_html("{} ", icon(context, icon_name)) if icon_name else ""
+    return drawn, title
+
+
+@register.simple_tag(takes_context=True)
+def cover(context: dict[str, Any], name: str, title: str, **more: Any) -> SafeString:
+    """Lead to a page from a whole row: `{% cover "reports-batch" batch.name %}`."""
+    url = context["place"].url(name, **more)
+    return format_html('<a class="cover" href="{}">{}</a>', url, title)
+
+
+@register.simple_tag(takes_context=True)
+def report_link(context: dict[str, Any], report: Report) -> SafeString:
+    """Lead to a report from its row, by the name of its subject."""
+    title = subject_name(context, report)
+    return cover(context, "reports-detail", title, report=report.pk)
 
 
 @register.simple_block_tag
 def pair(content: str, name: str) -> SafeString:
     """Show a name and its value in a `dl`: `{% pair _("Number") %}...{% endpair %}`."""
     return format_html("<div><dt>{}</dt><dd>{}</dd></div>", name, content)
+
+
+@register.simple_tag
+def fact(name: str, value: Any) -> SafeString:
+    """Show a name and its value in a `dl`, or nothing if there is no value."""
+    return SafeString("") if value in ("", None) else pair(value, name)

@@ -20,7 +20,7 @@ register.filter("one_line", one_line)
 
 @register.filter
 def bdi(text: str) -> SafeString:
-    return format_html("<bdi>{}</bdi>", one_line(text or ""))
+    return format_html("<bdi>{}</bdi>", one_line(text)) if text else SafeString("")
 
 
 @register.filter
