@@ -33,6 +33,7 @@ from verification import links
 from verification.consents.models import Consent, RetiredLink
 from verification.db.encryption import UnknownKey, seal, unseal
 from verification.hosted.brand import brand_context
+from verification.hosted.templatetags.bdi import bdi
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.hosted_links import ResendTooSoon
@@ -245,12 +246,16 @@ def render_page(
 
 
 def client_context(workspace: Workspace, environment: str) -> dict[str, Any]:
-    """Return what hosted pages of the environment show of the client."""
+    """Return what hosted pages of the environment show of the client.
+
+    `client` is its name as HTML that cannot rearrange the sentence around it.
+    """
     requester = workspace.requester
     return {
         **brand_context(workspace, environment),
         "timezone": "Africa/Nairobi",
-        "client": requester.name,
+        "client": bdi(requester.name),
+        "client_name": requester.name,
         "client_contact": requester.contact,
         "is_reviewed": requester.is_reviewed,
     }

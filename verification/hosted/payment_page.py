@@ -33,6 +33,7 @@ from verification.hosted.hosted_pages import (
     qr_code,
     see_other,
 )
+from verification.hosted.templatetags.bdi import bdi
 from verification.notifications.models import Kind
 from verification.payments.checkouts import SOURCES_CHANGED, closed_reason
 from verification.payments.links import payment_links
@@ -354,7 +355,7 @@ def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]
     paid = sum((c.counted_amount for c in counted), Decimal(0))
     surplus = (checkout.paid_amount or Decimal(0)) - checkout.counted_amount
     return {
-        "client": receipt["requester"],
+        "client": bdi(receipt["requester"]),
         "purpose": receipt["purpose"],
         "reference": receipt["reference"],
         "about": initials(receipt.get("about", "")),

@@ -1,12 +1,14 @@
-"""The hints and errors of fields on the pages of subjects, payers and referees."""
+"""The fields and links of the pages of subjects, payers and referees."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django import template
+from django.shortcuts import resolve_url
+from django.template.loader import render_to_string
 from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 register = template.Library()
 
@@ -18,12 +20,33 @@ def field_error(field: Any) -> dict[str, Any]:
 
 
 @register.simple_tag
-def described(field: Any) -> SafeString:
-    """Lead a control to its hint and error: `<input {% described form.name %}>`."""
+def described(field: Any, hint: str = "hint") -> SafeString:
+    """Lead a control to its hint and error: `<input {% described form.name %}>`.
+
+    `hint` is empty for a field without one.
+    """
     name = field.id_for_label
-    if not field.errors:
-        return format_html('aria-describedby="{}-hint"', name)
-    return format_html(
-        'aria-describedby="{0}-hint {0}-error"{1}',
-        *(name, mark_safe(' aria-invalid="true"')),
-    )
+    ids = [f"{name}-hint"] if hint else []
+    if field.errors:
+        ids.append(f"{name}-error")
+    if not ids:
+        return SafeString("")
+    invalid = SafeString(' aria-invalid="true"' if field.errors else "")
+    return format_html('aria-describedby="{}"{}', " ".join(ids), invalid)
+
+
+@register.simple_block_tag
+def entry(content: str, field: Any, label: str = "", hint: str = "") -> SafeString:
+    """Show a control with its label, hint and error.
+
+    `{% entry form.answer _("The code") %}<input ...>{% endentry %}`
+    """
+    shown = {"field": field, "label": label, "hint": hint, "control": content}
+    return render_to_string("hosted/fields/entry.html", shown)
+
+
+@register.simple_tag
+def button_to(title: str, to: str, *args: Any) -> SafeString:
+    """Lead to a path or a named page: `{% button_to _("Go back") "my-data" %}`."""
+    link = '<p class="screen"><a class="button other" href="{}">{}</a></p>'
+    return format_html(link, resolve_url(to, *args), title)
