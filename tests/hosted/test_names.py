@@ -9,6 +9,7 @@ from django.conf import settings
 from tests.documents.test_consent_receipts import EVIDENCE, receipt_text
 from tests.references.conftest import paying_api as paying_api
 from tests.world.employer import create_reference
+from tests.world.payer import create_payer, poll_providers
 from tests.world.subject import Visitor, visible_text
 from verification import links
 from verification.hosted.templatetags.bdi import bdi, bdi_of, initial
@@ -23,7 +24,7 @@ CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 
 def test_name_is_isolated_on_one_line():
     assert bdi(TURNED) == "<bdi>Acme DO NOT AGREE &lt;b&gt;</bdi>"
-    assert bdi(None) == "<bdi></bdi>"
+    assert bdi(None) == ""
     assert initial("\u202e\nacme") == "A"
 
 
@@ -90,16 +91,33 @@ def test_reversed_names_stay_isolated_on_a_receipt():
     assert text.count("Acme DO NOT AGREE") == 4
 
 
+def test_reversed_names_stay_isolated_on_the_payers_pages(api):
+    api.workspace.name = TURNED
+    api.workspace.save()
+    payer = create_payer(api, purpose=TURNED)
+    pages = [payer.get().content.decode()]
+    payer.come_back(payer.choose("pay"))
+    poll_providers()
+    pages.append(payer.get().content.decode())
+
+    assert "You paid" in pages[1]
+    for page in pages:
+        assert not CONTROLS.search(page)
+        names = page.count("Acme DO NOT AGREE")
+        assert names == page.count("<bdi>Acme DO NOT AGREE") > 2
+
+
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
 def test_every_template_isolates_names(template):
+    """The context isolates `client` for all of them."""
     source = template.read_text()
     blocks = re.findall(
         r"{% blocktranslate([^%]*)%}(.*?){% endblocktranslate %}", source, re.DOTALL
     )
     for names, text in blocks:
-        for name in re.findall(r"{{ (client|name|employer|payer) }}", text):
+        for name in re.findall(r"{{ (name|employer|payer) }}", text):
             assert f"{name}={name}|bdi" in names, text
     rest = re.sub(
         r"{% blocktranslate.*?endblocktranslate %}", "", source, flags=re.DOTALL
     )
-    assert not re.findall(r"{{ (?:client|name|employer|payer|evidence\.\w+) }}", rest)
+    assert not re.findall(r"{{ (?:name|employer|payer|evidence\.\w+) }}", rest)
