@@ -115,6 +115,9 @@ class Machine:
         for pid in listed.stdout.split():
             with suppress(psutil.Error):
                 psutil.Process(int(pid)).kill()
+        # The kernel may remove the namespace, and with it the link, after the next
+        # network of this process has begun to use the name.
+        _ip("link", "del", self.name, check=False)
         _ip("netns", "del", self.name)
 
 
