@@ -121,6 +121,8 @@ class Command(BaseCommand):
     _hurrying = False
     # When the embedded database was first seen stuck, unless it has worked since.
     _stuck_since: float | None = None
+    # The process that fills the demo
+    _filling: subprocess.Popen[bytes] | None = None
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -198,7 +200,7 @@ class Command(BaseCommand):
         # Flush, because the output may go to a file or a pipe.
         self.stdout.flush()
         if settings.DEBUG and embedded.is_used() and os.environ.get("DEMO") != "0":
-            subprocess.Popen(
+            self._filling = subprocess.Popen(
                 [sys.executable, "manage.py", "fill_demo"],
                 cwd=settings.BASE_DIR,
                 # Log lines of this request would only disturb the start-up text.
@@ -259,6 +261,10 @@ class Command(BaseCommand):
         self._wait_for_parts()
         for part in self.parts:
             part.kill()
+        if self._filling:
+            # It uses the database, which therefore would not be stopped.
+            self._filling.kill()
+            self._filling.wait()
         connections.close_all()
         embedded.release(settings.DATA_DIR)
 
