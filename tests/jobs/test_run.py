@@ -144,9 +144,13 @@ class Run:
         # The age is rounded to tenths.
         return answer.ok and age + 0.1 < time.monotonic() - moment
 
+    @property
+    def pid_file(self) -> Path:
+        """The file that PostgreSQL has while it runs."""
+        return self.data / "postgres" / "postmaster.pid"
+
     def _database(self) -> psutil.Process:
-        pid_file = self.data / "postgres" / "postmaster.pid"
-        return psutil.Process(int(pid_file.read_text().split()[0]))
+        return psutil.Process(int(self.pid_file.read_text().split()[0]))
 
     def press_ctrl_c(self) -> None:
         assert self._process
@@ -278,6 +282,8 @@ def test_interrupted_demo_shows_each_state_once(first_run: Run):
         until(lambda: _answer(url, key)["totalElements"], run.output)
         mine = _answer(url, key, ORDER.read_bytes())["reports"][0]["id"]
         assert run.interrupt() == 0
+        # The process that fills the demo has ended too, so nothing uses the database.
+        assert not run.pid_file.exists()
         run.start()
         found = _when_filled(url, key)
         books = run.manage("audit_ledger")
