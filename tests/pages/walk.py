@@ -88,6 +88,12 @@ WIDEST = """() => [...document.querySelectorAll('body *')].filter(e => {
 # Lists whose last column, which often has the action, is seen after scrolling alone
 CUT_LISTS = """() => [...document.querySelectorAll('.fold')].filter(
     e => e.checkVisibility() && e.offsetWidth > e.parentElement.clientWidth).length"""
+# Badges that cover what stands beside the box they are in
+PROTRUDING_BADGES = """() => [...document.querySelectorAll('.badge')].filter(badge => {
+    const [own, box] = [badge, badge.parentElement.closest('dd, div, li, p, td, th')]
+        .map(e => e.getBoundingClientRect())
+    return badge.checkVisibility() && own.right > box.right + 1
+}).map(one => one.innerText)"""
 # Badges of which a word is broken: a text without a space on several lines
 BROKEN_BADGES = """() => [...document.querySelectorAll('.badge')].filter(badge =>
     [...badge.childNodes].some(node => {
@@ -250,7 +256,7 @@ class Walk:
         self._devtools.send("Page.setFontSizes", LARGE)
         self._fits("with large text")
         self._devtools.send("Page.setFontSizes", USUAL)
-        self._shows_lists_whole(languages[0])
+        self._fits_a_laptop(languages[0])
         self._picture("light")
         # Chromium leaves traces of forced colours in pictures that follow.
         self.page.set_viewport_size(PHONE)
@@ -265,7 +271,7 @@ class Walk:
             has_new = self._is_new("elements", KINDS)
             self._run_axe("sw", RULES if has_new else ON_A_PHONE)
             self._is_narrow("sw")
-            self._shows_lists_whole("sw")
+            self._fits_a_laptop("sw")
             self.page.set_viewport_size(DESK)
             self._picture("sw")
 
@@ -366,10 +372,12 @@ class Walk:
         self._fits(f"at 320 px with spaced text {language}")
         self.page.evaluate(STILL)
 
-    def _shows_lists_whole(self, language: str) -> None:
+    def _fits_a_laptop(self, language: str) -> None:
         self.page.set_viewport_size(LAPTOP)
         if self.page.evaluate(CUT_LISTS):
             self.fault(f"cuts a list at 1024 px {language}")
+        if wide := self.page.evaluate(PROTRUDING_BADGES):
+            self.fault(f"badges leave their box at 1024 px {language}: {wide}")
 
     def _fits(self, how: str) -> None:
         assert self.page.viewport_size
