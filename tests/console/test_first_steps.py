@@ -48,6 +48,13 @@ def test_sandbox_commands_order_a_report(at_home, owner: ConsoleVisitor, api: Ap
     assert api.report(report["id"])["status"] == "READY"
 
 
+def test_suspended_workspace_has_no_first_steps(owner: ConsoleVisitor):
+    assert "First steps" in owner.page("dashboard")
+    owner.workspace.suspend("Unpaid")
+
+    assert "First steps" not in owner.page("dashboard")
+
+
 def test_production_commands_price_and_order_a_report(
     at_home, owner: ConsoleVisitor, live_api: Api
 ):

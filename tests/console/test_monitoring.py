@@ -292,6 +292,16 @@ def test_alert_says_which_flags_are_gone_and_graver(owner, api):
     assert f"{name}, now high: The source records the holder as deceased." in html
 
 
+def test_alert_writes_amounts_with_separators(owner, api):
+    change = {"checkName": "CRB_SCORE", "field": "details.totalBalance"}
+    alert = raise_alert(api, changes=[{**change, "old": 1234567.5, "new": 99999999}])
+
+    html = owner.page("monitoring-alert", alert=alert.pk)
+
+    assert "1,234,567.5" in html
+    assert "99,999,999" in html
+
+
 def test_alert_of_a_check_without_answer_names_it(owner, api):
     told = "KRA_PIN could not be done in 3 runs in a row and last completed never."
     alert = raise_alert(api, kind="NO_ANSWER", message=told)

@@ -227,6 +227,8 @@ def test_erased_report_shows_its_certificate_and_no_details(owner, api):
     assert f"Certificate {erasure.number} (PDF)" in words
     assert words.count("The details of the subject were erased") == 2
     assert "Wanjiku" not in words
+    # Its checks had scores, which were erased.
+    assert "Not scored" not in words + plain(owner.page("reports"))
 
 
 def test_pages_show_unusual_names(owner, api):

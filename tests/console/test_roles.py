@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -319,7 +319,7 @@ def test_suspended_workspace_is_read_only(rows, owner):
 def test_suspended_workspace_offers_its_owner_what_a_viewer_may_do(rows, owner):
     Workspace.objects.get(pk=owner.workspace.pk).suspend("Unpaid")
     # Owners read these beside what a viewer reads.
-    more = {"mailbox", "settings-brand", "corrections-document"}
+    more = {"corrections-document"}
 
     for name, (sees, _) in TABLE.items():
         if "VIEWER" in (sees or ()) and name not in {"money-csv", "money-pdf"}:
@@ -327,6 +327,24 @@ def test_suspended_workspace_offers_its_owner_what_a_viewer_may_do(rows, owner):
                 assert "VIEWER" in (TABLE[page][of] or ()) or page in more, (name, page)
                 assert not of or page in SENT_WHILE_SUSPENDED, (name, page)
     assert "reports-new" not in dict(offered(owner.get("mailbox")))
+
+
+def test_lists_hide_the_same_columns_in_head_and_rows(rows, owner):
+    lists = 0
+    for name in ("keys", "money", "monitoring", "reports", "requests", "queue"):
+        html = owner.page(name)
+        for table in re.findall(r"<table .*?</table>", html, re.DOTALL):
+            head, *below = re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+            for row in below:
+                assert hidden_columns(row) == hidden_columns(head), name
+                lists += 1
+    assert lists
+
+
+def hidden_columns(row: str) -> list[bool]:
+    """Return for each cell whether tablets hide it: the second of two lesser ones."""
+    lesser = ["wide-only" in cell for cell in re.findall(r"<t[hd][ >][^>]*", row)]
+    return [all(pair) for pair in pairwise([False, *lesser])]
 
 
 def test_pages_are_not_cached_and_have_no_script_of_their_own(rows, owner):

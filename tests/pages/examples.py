@@ -318,7 +318,7 @@ def reference_pages(api: Api) -> Iterator[Example]:
 
 def payment_pages(api: Api) -> Iterator[Example]:
     due = create_payer(api, reference="LN-2041")
-    yield at("payment-due", due)
+    yield at("payment-due", due, act=unfold)
     yield at("payment-block", due, "block")
     third = create_payer(api, paymentMode="THIRD_PARTY", payer=PAYER)
     yield at("payment-of-another", third)

@@ -5,12 +5,14 @@ account page without an example in `accounts.py`.
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.http.response import HttpResponseBase
 from django.test import Client
+from django.utils.timezone import localdate
 from playwright.sync_api import Page
 
 from tests.checks.conftest import paying_api as paying_api
@@ -32,6 +34,7 @@ from verification.api.guides import NAMES, guide_path
 from verification.backoffice.models import AuditEvent
 from verification.console.urls import PAGES
 from verification.figures.daily import count_changed_days
+from verification.figures.models import DailyFigure
 from verification.golive.models import Application
 from verification.reports.models import Report
 from verification.web.request_records import writer
@@ -156,6 +159,9 @@ def test_reports_of_all_kinds(walk: Walk, api: Api, owner: ConsoleVisitor):
         walk.see_as(f"file-{name}", owner.http, path)
     ledger.top_up(api.workspace, "sandbox", 12_345_678, actor="tests", note="N" * 90)
     count_changed_days()
+    day = {"day": localdate() - timedelta(days=1), "all_packages": True}
+    place = {"workspace": api.workspace, "environment": api.environment}
+    DailyFigure.objects.create(**place, **day, charged=10**12)
     for name in ("dashboard", "reports", "queue", "figures", "money", "reports-new"):
         walk.see_as(f"full-{name}", owner.http, owner.url(name))
     walk.end()

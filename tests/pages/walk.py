@@ -94,6 +94,14 @@ PROTRUDING_BADGES = """() => [...document.querySelectorAll('.badge')].filter(bad
         .map(e => e.getBoundingClientRect())
     return badge.checkVisibility() && own.right > box.right + 1
 }).map(one => one.innerText)"""
+# Names and references of more than three lines, and figures wider than their place
+TALL_CELLS = """() => [...document.querySelectorAll('.fold tbody bdi')].filter(
+    e => e.closest('th, .wide-only:not(.note)') && e.offsetHeight > 80).length"""
+WIDE_FIGURES = """() => [...document.querySelectorAll('.stat-value')]
+    .filter(e => e.scrollWidth > e.clientWidth).length"""
+# Price lists with two prices in a line
+CROOKED_PRICES = """() => [...document.querySelectorAll('.prices')].filter(list =>
+    new Set([...list.children].map(e => e.offsetLeft)).size > 1).length"""
 # Badges of which a word is broken: a text without a space on several lines
 BROKEN_BADGES = """() => [...document.querySelectorAll('.badge')].filter(badge =>
     [...badge.childNodes].some(node => {
@@ -249,6 +257,8 @@ class Walk:
         self._at = name
         self._open(path, languages[0], DESK, act)
         self._measure(path)
+        if self.page.evaluate(CROOKED_PRICES):
+            self.fault("shows two prices in a line")
         has_new = self._is_new("elements", KINDS)
         has_look = self._is_new("light", LOOKS)
         rules = WCAG if has_look else RULES if has_new else OF_PAGES
@@ -368,6 +378,8 @@ class Walk:
         self._fits(f"at 320 px {language}")
         if broken := self.page.evaluate(BROKEN_BADGES):
             self.fault(f"breaks the word of a badge at 320 px {language}: {broken}")
+        if self.page.evaluate(WIDE_FIGURES):
+            self.fault(f"draws over a figure at 320 px {language}")
         self.page.evaluate(SPACED)
         self._fits(f"at 320 px with spaced text {language}")
         self.page.evaluate(STILL)
@@ -378,6 +390,8 @@ class Walk:
             self.fault(f"cuts a list at 1024 px {language}")
         if wide := self.page.evaluate(PROTRUDING_BADGES):
             self.fault(f"badges leave their box at 1024 px {language}: {wide}")
+        if self.page.evaluate(TALL_CELLS):
+            self.fault(f"shows a name in many lines at 1024 px {language}")
 
     def _fits(self, how: str) -> None:
         assert self.page.viewport_size

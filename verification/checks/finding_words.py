@@ -247,7 +247,7 @@ def text_of(value: Any, name: str = "") -> str:
             return country_name(value, get_language() or "en")
         case bool():
             return str(_("Yes") if value else _("No"))
-        case int():
+        case int() | float():
             return f"{value:,}"
         case dict():
             members = ((label_of(k), text_of(v, k)) for k, v in value.items())

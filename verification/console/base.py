@@ -180,8 +180,8 @@ class Place:
 
     @cached_property
     def groups(self) -> Iterable[tuple[Text, list[Section]]]:
-        """The navigation's groups, with the sections that the member's role sees."""
-        return groups_for(self.member, self.environment)
+        """The navigation's groups, with the sections that the member is offered."""
+        return groups_for(self.client, self.offered)
 
     @cached_property
     def waiting(self) -> dict[str, Count]:

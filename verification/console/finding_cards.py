@@ -107,6 +107,8 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "status": result.status,
         "is_disputed": result.disputed_at is not None,
         "is_done": result.status == ResultStatus.COMPLETED,
+        # Of an erased report it has none.
+        "has_finding": bool(finding),
         "level": result.risk_level,
         "score": result.score,
         "summary": summary_text(result.name, finding, result.score)

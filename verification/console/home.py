@@ -97,7 +97,7 @@ def _first_steps(place: Place, *, has_report: bool) -> dict[str, Any]:
     """Return the steps of a member who sees keys, until all are done."""
     sees_keys = has_permission(place.member, Permission.SEE_ADMINISTRATION)
     # Before the approval, production has no steps to begin with.
-    if not sees_keys or not place.may_run_reports:
+    if not (sees_keys and place.may_run_reports) or place.workspace.is_suspended:
         return {}
     steps = steps_of(place, has_report=has_report)
     if steps.is_over:

@@ -5,7 +5,7 @@ A page's URL name begins with the name of its section.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -23,8 +23,8 @@ from verification.decisions.case_list import open_cases_of
 from verification.privacy.models import OPEN_CORRECTIONS, Correction
 from verification.values.clock import now
 from webhooks.models import DeliveryStatus, deliveries_of
-from workspaces.members import ALLOWED, Permission
-from workspaces.models import Account, Client, Environment, Member, Workspace
+from workspaces.members import Permission
+from workspaces.models import Account, Client, Environment, Workspace
 
 # These stand for the place and the time in the statement that counts.
 ANY_WORKSPACE = UUID(int=0)
@@ -113,17 +113,16 @@ def section_of(url_name: str) -> Section | None:
 
 
 def groups_for(
-    member: Member, environment: str
+    client: Client, offered: Set[Permission]
 ) -> Iterable[tuple[Promise, list[Section]]]:
-    """Return the groups with the sections that the member's role sees here."""
-    allowed = ALLOWED[member.role]
-    is_sandbox = environment == Environment.SANDBOX
+    """Return the groups with the sections that these permissions open here."""
+    is_sandbox = client.environment == Environment.SANDBOX
     seen = [
         section
         for section in SECTIONS
-        if section.needs in allowed
+        if section.needs in offered
         and (is_sandbox or not section.in_sandbox_only)
-        and not (section.name == "golive" and member.workspace.is_live)
+        and not (section.name == "golive" and client.workspace.is_live)
     ]
     return [(group, list(of)) for group, of in groupby(seen, lambda s: s.group)]
 

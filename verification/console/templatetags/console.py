@@ -122,6 +122,15 @@ def risk(level: str | None, score: int | None = None) -> SafeString:
 
 
 @register.simple_tag
+def report_risk(report: Report) -> SafeString:
+    """Draw the risk of a report; erasure deletes it with the details."""
+    if report.erased_at is None:
+        return risk(report.risk_level, report.risk_score)
+    text = '<span class="none">&ndash;<span class="heard">{}</span></span>'
+    return format_html(text, _("Details erased"))
+
+
+@register.simple_tag
 @cache
 def meter(level: str | None, score: int | None = None) -> SafeString:
     """Draw the meter of a risk alone, beside its word."""
