@@ -157,6 +157,7 @@ def test_reports_of_all_kinds(walk: Walk, api: Api, owner: ConsoleVisitor):
         )
     for name, path in examples.files(owner):
         walk.see_as(f"file-{name}", owner.http, path)
+        walk.check_wide_screen()
     ledger.top_up(api.workspace, "sandbox", 12_345_678, actor="tests", note="N" * 90)
     count_changed_days()
     day = {"day": localdate() - timedelta(days=1), "all_packages": True}
@@ -164,6 +165,7 @@ def test_reports_of_all_kinds(walk: Walk, api: Api, owner: ConsoleVisitor):
     DailyFigure.objects.create(**place, **day, charged=10**12)
     for name in ("dashboard", "reports", "queue", "figures", "money", "reports-new"):
         walk.see_as(f"full-{name}", owner.http, owner.url(name))
+        walk.check_wide_screen()
     walk.end()
 
 

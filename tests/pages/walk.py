@@ -42,6 +42,7 @@ from tests.browser.conftest import (
 
 PHONE = {"width": 390, "height": 844}
 LAPTOP = {"width": 1024, "height": 768}
+WIDE = {"width": 1536, "height": 864}
 FEW_REQUESTS = 5
 # The HTML and styles of a page of subjects, payers and referees
 HOSTED_PAGE_BYTES = 20 * 1024
@@ -392,6 +393,12 @@ class Walk:
             self.fault(f"badges leave their box at 1024 px {language}: {wide}")
         if self.page.evaluate(TALL_CELLS):
             self.fault(f"shows a name in many lines at 1024 px {language}")
+
+    def check_wide_screen(self) -> None:
+        """Check the lists of the page where their cells are one line each."""
+        self.page.set_viewport_size(WIDE)
+        if self.page.evaluate(CUT_LISTS):
+            self.fault("cuts a list at 1536 px")
 
     def _fits(self, how: str) -> None:
         assert self.page.viewport_size
