@@ -275,3 +275,24 @@ def test_officer_works_through_the_queue_by_its_keys(page, own_client, service):
     expect(page.get_by_text("The report is assigned to you.")).to_be_visible()
     press_access_key(page, "q")
     expect(rows).to_have_count(1)
+
+
+def test_section_is_fetched_while_the_button_of_the_mouse_is_down(
+    page, own_client, service
+):
+    page.set_viewport_size(DESK)
+    email = "early@jobs.test"
+    add_member(service, email, own_client.workspace, "OFFICER")
+    log_in(page, service, email)
+    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+
+    page.locator(".side a", has_text="Monitoring").hover()
+    with page.expect_request(
+        lambda request: "prefetch" in request.headers.get("sec-purpose", "")
+    ) as early:
+        page.mouse.down()
+    with page.expect_navigation(url=early.value.url):
+        page.mouse.up()
+
+    shown = "performance.getEntriesByType('navigation')[0].deliveryType"
+    assert page.evaluate(shown) == "navigational-prefetch"

@@ -1,6 +1,8 @@
 import io
+import json
 import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
 from django.utils.timezone import now
@@ -21,6 +23,7 @@ from tests.world.members import (
 )
 from tests.world.orders import create_report_with_status
 from tests.world.rules import raise_alert, store_rule
+from verification.backoffice.models import AuditEvent
 from verification.checks.models import ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.subject_decisions import Evidence, decline
@@ -85,6 +88,9 @@ CODES = {
     Topic.MESSAGE: NotificationStatus,
     Topic.SCOPE: Scope,
 }
+RULES = re.compile(r'<script type="speculationrules">(.*?)</script>')
+# Parts of a page whose links these rules name
+EARLY = re.compile(r'<nav class="(?:side|tabs)".*?</nav>', re.DOTALL)
 SHOWN = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
 
 
@@ -621,6 +627,20 @@ def test_policy_without_a_version_begins_with_the_form_of_its_head(owner, viewer
 
 def empty_part(html: str) -> str:
     return html.partition('<div class="empty">')[2].partition("</div>")[0]
+
+
+def test_pages_that_the_browser_fetches_early_record_nothing(owner):
+    (rules,) = RULES.findall(owner.page("dashboard"))
+    (rule,) = json.loads(rules)["prefetch"]
+    assert rule["where"] == {"selector_matches": ".side a, .tabs a"}
+    recorded = AuditEvent.objects.count()
+
+    for name in ("reports", "queue", "monitoring"):
+        for part in EARLY.findall(owner.page(name)):
+            for path in re.findall(r'href="([^"]+)"', part):
+                assert owner.http.get(unescape(path)).status_code == 200, path
+
+    assert AuditEvent.objects.count() == recorded
 
 
 def test_empty_list_tells_nothing_yet_from_nothing_found(owner):

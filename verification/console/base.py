@@ -72,6 +72,8 @@ WHILE_SUSPENDED = {
     Permission.SEE_ADMINISTRATION,
     Permission.EXPORT_IN_FULL,
 }
+# Files of ours, and the rules by which the browser fetches pages early
+SCRIPTS = ["'self'", "'inline-speculation-rules'"]
 # The prefix of members among the actors of timelines
 MEMBER = "member "
 KEY = "key "
@@ -331,7 +333,7 @@ class Place:
             **(shown or {}),
         }
         page = render(self.request, f"console/{name}.html", context, status=status)
-        allow_sources(page, script_src=["'self'"], connect_src=["'self'"])
+        allow_sources(page, script_src=SCRIPTS, connect_src=["'self'"])
         return _with_retry_after(page) if status == 503 else page
 
 
