@@ -13,6 +13,9 @@ SEARCH = path("search", admin.site.admin_view(search.search_page), name="search"
 urlpatterns = [
     # PostgreSQL refuses texts with NUL, so no view looks one up.
     re_path("\0", pages.raise_not_found),
+    # Paths are compared in this order, and most requests are of the API.
+    path("api/v1/schema", docs.SchemaView.as_view(), name="schema"),
+    path("api/v1/", include("verification.api.urls")),
     path("", pages.landing, name="landing"),
     # The app name `admin` makes the guards of the admin hold for this page. Its name is
     # `office:search`.
@@ -21,8 +24,6 @@ urlpatterns = [
     path("accounts/", include("verification.accounts.urls")),
     path("console/", include("verification.console.urls")),
     path("", include("verification.hosted.urls")),
-    path("api/v1/schema", docs.SchemaView.as_view(), name="schema"),
-    path("api/v1/", include("verification.api.urls")),
     path("callbacks/smile-id", provider_callbacks.smile_id, name="smile-id-callback"),
     path(
         "callbacks/smile-id-v3",

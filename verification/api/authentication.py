@@ -16,7 +16,7 @@ from verification.backoffice import audit
 from verification.checks.packages import Packages
 from verification.payments.alerts import count_refused_access
 from verification.reports.request import MAX_CHECKS, MAX_REPORTS
-from verification.values.networks import is_within
+from verification.values.networks import Address, is_within
 from verification.web.request import (
     API_HEADERS,
     API_KEY,
@@ -48,16 +48,17 @@ class ApiKeyBearer(BaseAuthentication):
         if key is None or not key.is_usable:
             _count_failure(request)
             raise Problem("invalid-api-key", headers=INVALID_TOKEN)
+        address = client_address(request)
         try:
             if _is_wrong_host(request, key):
                 raise Problem("wrong-environment", headers=INVALID_TOKEN)
-            _check_network(request, key)
+            _check_network(request, key, address)
             if key.workspace.is_suspended:
                 raise Problem("workspace-suspended")
         except Problem:
             count_request(request, request.parser_context["view"], key)
             raise
-        keys.record_use(key, str(client_address(request)))
+        keys.record_use(key, str(address))
         return key.workspace, key
 
     def authenticate_header(self, request: Request) -> str:
@@ -78,13 +79,14 @@ def _is_wrong_host(request: HttpRequest, key: ApiKey) -> bool:
     is_sandbox = key.environment == Environment.SANDBOX
     other = settings.PRODUCTION_HOST if is_sandbox else settings.SANDBOX_HOST
     own = settings.SANDBOX_HOST if is_sandbox else settings.PRODUCTION_HOST
+    if not other:
+        return False
     here = request.get_host().lower()
     names = {here, here.rpartition(":")[0]}
-    return bool(other) and other.lower() in names and own.lower() not in names
+    return other.lower() in names and own.lower() not in names
 
 
-def _check_network(request: HttpRequest, key: ApiKey) -> None:
-    address = client_address(request)
+def _check_network(request: HttpRequest, key: ApiKey, address: Address | None) -> None:
     if is_within(address, key.networks):
         return
     # Somebody may have stolen the key.

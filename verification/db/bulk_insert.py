@@ -54,11 +54,10 @@ class Rows:
         else:
             names = _written_names(self.model)
             values = list(map(list, map(attrgetter(*names), self.records)))
-        for n, field in enumerate(_fields(self.model, names)):
-            if isinstance(field, EncryptedJSONField):
-                key = names.index(self.model._meta.pk.attname)
-                for row in values:
-                    row[n] = field.seal(row[n], row[key])
+        for n, field in _encrypted_fields(self.model, names):
+            key = names.index(self.model._meta.pk.attname)
+            for row in values:
+                row[n] = field.seal(row[n], row[key])
         return names, values
 
 
@@ -107,7 +106,7 @@ def _execute_together(
 
 def _insert_statement(rows: Rows) -> Statement:
     names, values = rows.read()
-    columns = [field.column for field in _fields(rows.model, names)]
+    columns = _columns(rows.model, names)
     objects = [dict(zip(columns, row, strict=True)) for row in values]
     json = orjson.dumps(objects, default=_as_text).decode()
     return Statement(_insert_sql(rows.model, names), [json])
@@ -115,13 +114,13 @@ def _insert_statement(rows: Rows) -> Statement:
 
 @cache
 def _insert_sql(model: type[models.Model], names: tuple[str, ...]) -> str:
-    fields = _fields(model, names)
-    columns = _quote_columns(fields)
-    types = ", ".join(f"{_quote_columns([f])} {f.db_type(connection)}" for f in fields)
-    # Every name comes from a model; every value is a parameter.
+    table, columns = _table(model), _quote_columns(_fields(model, names))
+    # The table itself names the types: psycopg parses a statement of more than 4,096
+    # characters anew each time. Every name comes from a model; every value is a
+    # parameter.
     return (
-        f"INSERT INTO {_table(model)} ({columns}) SELECT {columns} "  # noqa: S608
-        f"FROM json_to_recordset(%s) AS r({types})"
+        f"INSERT INTO {table} ({columns}) SELECT {columns} "  # noqa: S608
+        f"FROM json_populate_recordset(NULL::{table}, %s)"
     )
 
 
@@ -179,3 +178,17 @@ def _written_names(model: type[models.Model]) -> tuple[str, ...]:
 def _fields(model: type[models.Model], names: tuple[str, ...]) -> list[models.Field]:
     known = {field.attname: field for field in model._meta.concrete_fields}
     return [known[name] for name in names]
+
+
+@cache
+def _columns(model: type[models.Model], names: tuple[str, ...]) -> list[str]:
+    return [str(field.column) for field in _fields(model, names)]
+
+
+@cache
+def _encrypted_fields(
+    model: type[models.Model], names: tuple[str, ...]
+) -> list[tuple[int, EncryptedJSONField]]:
+    """Return the encrypted fields among these, with their positions."""
+    fields = enumerate(_fields(model, names))
+    return [(n, field) for n, field in fields if isinstance(field, EncryptedJSONField)]
