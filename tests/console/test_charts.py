@@ -28,7 +28,7 @@ def numbers(drawn: str, name: str) -> list[float]:
 
 
 def tips(drawn: str) -> list[str]:
-    return re.findall(r'<g class="day"><title>(.*?)</title>', drawn)
+    return re.findall(r'<svg class="day"[^>]*><title>(.*?)</title>', drawn)
 
 
 def written(drawn: str) -> list[str]:

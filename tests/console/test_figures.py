@@ -97,7 +97,7 @@ def test_tiles_show_what_it_costs_and_brings(viewer, counted):
 def test_each_chart_has_a_title_a_description_and_a_table(owner, counted):
     page = owner.page("figures")
 
-    drawings = re.findall(r'<svg [^>]*role="img".*?</svg>', page, re.DOTALL)
+    drawings = re.findall(r'(<svg [^>]*role="img".*?</svg>)</div>', page, re.DOTALL)
     assert len(drawings) == 6
     for drawing in drawings:
         root = ElementTree.fromstring(drawing)  # noqa: S314

@@ -1,13 +1,18 @@
 """Pages of the console load fast over a slow line: their sizes, compressed."""
 
 import gzip
+import random
 import re
+from datetime import timedelta
 
 import pytest
 from django.contrib.staticfiles import finders
+from django.utils.timezone import localdate
 
 from tests.world.clients import Api, person
 from verification.console.base import PAGE_SIZE
+from verification.figures.models import DailyFigure
+from verification.values.local_time import NAIROBI
 
 KB = 1024
 
@@ -50,3 +55,33 @@ def test_pages_are_light(owner, api: Api, language):
     for name, more in pages.items():
         html = owner.page(name, query={"lang": language}, **more)
         assert compressed(html.encode()) < 12 * KB, name
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_figures_of_full_days_are_light(owner, language):
+    chance = random.Random(7)
+    few = ("partial", "failed", "medium", "high", "declined", "review")
+    many = ("ready", "low", "approved", "charged")
+    today = localdate(timezone=NAIROBI)
+    DailyFigure.objects.bulk_create(
+        DailyFigure(
+            workspace=owner.workspace,
+            environment="sandbox",
+            all_packages=True,
+            day=today - timedelta(days=days),
+            check_name=check,
+            created=1000,
+            turnaround_buckets=[chance.randrange(20, 60)],
+            turnaround_counts=[9],
+            decision_buckets=[chance.randrange(90, 120)],
+            decision_counts=[9],
+            **{name: chance.randrange(40) for name in few},
+            **{name: chance.randrange(100, 800) for name in many},
+        )
+        for days in range(60)
+        for check in (None, "IDENTITY", "KRA_PIN", "CRB_SCORE", "EMPLOYER")
+    )
+
+    html = owner.page("figures", query={"lang": language})
+
+    assert compressed(html.encode()) < 12 * KB

@@ -116,9 +116,8 @@ def draw_bars(
             below += value
             tall = max(value * pixels - GAP, 1)
             drawn.append(
-                f'<rect class="{part.colour}" x="{_x(x + wide * 0.14)}"'
-                f' y="{_y(bottom - below * pixels)}" width="{_x(wide * 0.72)}"'
-                f' height="{_y(tall)}" rx="1.5"/>'
+                f'<rect class="{part.colour}" y="{bottom - below * pixels:.0f}"'
+                f' height="{tall:.0f}"/>'
             )
         tip = f"{label}: {write(sums[number])}"
         if len(parts) > 1 and said:
@@ -240,12 +239,12 @@ def draw_spark(values: Iterable[float | None]) -> SafeString:
     if len(known) < 2 or not any(known):
         return SafeString("")
     step, top = 84 / (len(known) - 1), max(known)
-    places = [(2 + step * n, 25 - 22 * v / top) for n, v in enumerate(known)]
+    heights = [round(25 - 22 * value / top) for value in known]
+    moves = " ".join(f"{_y(step)} {y2 - y1}" for y1, y2 in pairwise(heights))
     return format_html(
         '<svg class="spark" viewBox="0 0 88 28" aria-hidden="true">'
-        '<path d="M{}"/><circle cx="{}" cy="{}" r="2.5"/></svg>',
-        " ".join(f"{_y(x)} {_y(y)}" for x, y in places),
-        *map(_y, places[-1]),
+        '<path d="M2 {}l{}"/><circle cx="86" cy="{}" r="2.5"/></svg>',
+        *(heights[0], moves, heights[-1]),
     )
 
 
@@ -333,10 +332,13 @@ def _plot(
 def _day(
     tip: str, x: float, wide: float, bottom: int, drawn: Iterable[str] = ()
 ) -> str:
-    """Return what stands for a day, with its tooltip; all but that are numbers."""
+    """Return what stands for a day, with its tooltip; all but that are numbers.
+
+    The bars of each day have the same place within its own drawing, which compresses.
+    """
     return (
-        f'<g class="day"><title>{escape(tip)}</title><rect class="hit" x="{_x(x)}"'
-        f' y="0" width="{_x(wide)}" height="{bottom}"/>{"".join(drawn)}</g>'
+        f'<svg class="day" x="{_x(x)}" width="{_x(wide)}"><title>{escape(tip)}</title>'
+        f'<rect class="hit" height="{bottom}"/>{"".join(drawn)}</svg>'
     )
 
 
