@@ -1,12 +1,13 @@
 """The frame around the console's pages: navigation, switches, icons, scripts."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 from django.template import engines
+from django.utils import translation
 
 from tests.console.test_translations import TEMPLATES
 from tests.world.clients import Api, person
@@ -18,6 +19,7 @@ from verification.console.words import STATES
 from verification.decisions.models import Case
 from verification.reports.models import Report
 from verification.values.clock import now
+from verification.values.local_time import format_nairobi
 
 
 def counts(html: str) -> dict[str, str]:
@@ -139,6 +141,29 @@ def test_time_of_a_deadline_that_is_over_is_late(ago, said):
 
     html = page.render({"at": now() - ago})
     assert f">{said}</time>" in html
+
+
+@pytest.mark.parametrize("language", ["en", "sw"])
+def test_time_of_another_day_has_its_date_as_django_writes_it(language):
+    page = engines["django"].from_string("{% moment at %}")
+    at = datetime(2025, 8, 31, 21, 5, tzinfo=UTC)
+
+    with translation.override(language):
+        html = page.render({"at": at})
+        assert f">{format_nairobi(at, 'j M Y')}</time>" in html
+        assert f'title="{format_nairobi(at)}"' in html
+
+
+def test_badge_follows_the_language():
+    page = engines["django"].from_string(
+        '{% badge "READY" "report" %}{% risk "HIGH" 80 %}'
+    )
+    with translation.override("en"):
+        assert "Ready" in page.render({"icons": set()})
+    with translation.override("sw"):
+        html = page.render({"icons": set()})
+    assert "Ready" not in html
+    assert "High" not in html
 
 
 def test_finder_names_reports_pages_and_actions(owner, api: Api):

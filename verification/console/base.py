@@ -20,6 +20,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from django.db.models import Model, QuerySet
@@ -104,16 +105,17 @@ def page_number(request: HttpRequest) -> int:
 
 
 @cache
-def _path(name: str) -> str:
-    """Return the path of a page without arguments, to be formatted with its place.
+def _path(name: str, *ids: str) -> str:
+    """Return the path of a page, to be formatted with its place and these ids.
 
-    A page leads to two dozen of them.
+    A page leads to dozens of them.
     """
-    anywhere = {"workspace": UUID(int=0), "environment": "sandbox"}
-    path = reverse(f"console:{name}", kwargs=anywhere)
-    return path.replace(str(UUID(int=0)), "{workspace}", 1).replace(
-        "sandbox", "{environment}", 1
-    )
+    marks = {one: UUID(int=n) for n, one in enumerate(["workspace", *ids])}
+    path = reverse(f"console:{name}", kwargs={**marks, "environment": "sandbox"})
+    path = path.replace("sandbox", "{environment}", 1)
+    for one, mark in marks.items():
+        path = path.replace(str(mark), f"{{{one}}}", 1)
+    return path
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,7 @@ class Place:
     def workspaces(self) -> list[Workspace]:
         """The first workspaces of the member's user, for the switch."""
         found = Workspace.objects.filter(members__user=self.member.user_id)
-        return list(found.order_by("name", "id")[:SWITCH_SIZE])
+        return list(found.only("name").order_by("name", "id")[:SWITCH_SIZE])
 
     @property
     def posted(self) -> QueryDict | None:
@@ -270,8 +272,10 @@ class Place:
 
     def get_report(self, report: UUID) -> Report:
         """Return a report of this place. Raises Report.DoesNotExist."""
-        joined = Report.objects.select_related("consent", "payment", "workspace")
-        return joined.get(pk=report, **self.lookups)
+        joined = Report.objects.select_related("consent", "payment")
+        found = joined.get(pk=report, **self.lookups)
+        found.workspace = self.workspace
+        return found
 
     def record(self, action: str, obj: Model, *fields: str, reason: str = "") -> None:
         """Record an action in the audit trail, in the transaction of the action."""
@@ -290,9 +294,9 @@ class Place:
             "workspace": self.workspace.pk,
             "environment": environment or self.environment,
         }
-        if arguments:
-            return reverse(f"console:{name}", kwargs={**place, **arguments})
-        return _path(name).format(**place)
+        if all(isinstance(one, UUID) for one in arguments.values()):
+            return _path(name, *arguments).format(**place, **arguments)
+        return reverse(f"console:{name}", kwargs={**place, **arguments})
 
     def to(
         self,
@@ -415,13 +419,15 @@ def post_required(permission: Permission) -> Callable[[PlaceView], View]:
 def _find_place(request: HttpRequest, workspace: UUID, environment: str) -> Place:
     """Raise Http404 for a workspace of others, as for one that does not exist."""
     try:
-        member = Member.objects.select_related("workspace", "user").get(
+        member = Member.objects.select_related("workspace").get(
             user=request.user.pk, workspace=workspace
         )
         account = Account.objects.get(workspace=workspace, environment=environment)
     except ObjectDoesNotExist:
         raise Http404 from None
     account.workspace = member.workspace
+    assert isinstance(request.user, User)  # noqa: S101
+    member.user = request.user
     return Place(request, member, account)
 
 

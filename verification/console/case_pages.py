@@ -297,6 +297,8 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
     """Return what the page of a report shows of its case and notes."""
     cases = Case.objects.filter(closed_at=None).select_related("assignee__user")
     case = cases.filter(pk=report.pk).first()
+    if case:
+        case.report = report
     notes = list(CaseNote.objects.filter(report=report))
     authors = User.objects.filter(pk__in={note.author_user for note in notes})
     users = {one.pk: one.get_full_name() or one.email for one in authors}

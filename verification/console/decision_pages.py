@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -266,8 +266,10 @@ UNREACHED: dict[DecisionState, Any] = {
 }
 
 
-def decision_form(place: Place, report: Report) -> DecisionForm:
-    made = list(report.decisions.all())
+def decision_form(
+    place: Place, report: Report, made: Iterable[Decision]
+) -> DecisionForm:
+    """Return the form of the next decision; `made` are those of the report."""
     present = verbs.waiting_of(made) or verbs.present_of(made)
     checks = {one.name: one for one in CheckDefinition.objects.all()}
     types = {name: one.subject_types for name, one in checks.items()}
@@ -336,7 +338,7 @@ def decision_context(
         "is_own_proposal": bool(proposal and place.member.user_id in proposal.makers),
         "decisions": [_decision_view(one, names) for one in made],
         "no_decision": REFUSALS[obstacle] if obstacle else "",
-        "form": (form or decision_form(place, report)) if is_open else None,
+        "form": (form or decision_form(place, report, made)) if is_open else None,
         "second_rule": rule_of(place.workspace) if is_open else None,
     }
 

@@ -45,12 +45,13 @@ class Count:
     is_bad: bool = False
 
     @property
-    def late_text(self) -> str:
-        return f"{MOST}+" if self.late > MOST else f"{self.late}"
-
-    @property
     def most(self) -> int:
         return MOST
+
+    @staticmethod
+    def text(number: int) -> str:
+        """Return the number, which stops at MOST."""
+        return f"{MOST}+" if number > MOST else f"{number}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,7 @@ def needs_of(place: Place, figures: Figures) -> list[Need]:
 
 
 def _shown(count: int) -> dict[str, str]:
-    """Return what a text says of a number, which stops at MOST."""
-    return {"count": f"{MOST}+" if count > MOST else f"{count}"}
+    return {"count": Count.text(count)}
 
 
 def _waiting(place: Place, section: str) -> Count:

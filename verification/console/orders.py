@@ -20,7 +20,12 @@ from django.db.models import QuerySet, prefetch_related_objects
 from django.utils.translation import gettext_lazy as _
 
 from verification import links
-from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
+from verification.checks.models import (
+    CheckDefinition,
+    CheckPackage,
+    CheckResult,
+    ResultStatus,
+)
 from verification.checks.packages import Packages
 from verification.consents.links import consent_links
 from verification.consents.models import Consent
@@ -845,13 +850,19 @@ def cancel_as_quoted(client: Client, report_id: UUID, digest: str) -> Report:
     return cancel(client, report_id)
 
 
-def actions_of(report: Report) -> dict[str, Any]:
+def actions_of(
+    report: Report, results: list[CheckResult] | None = None
+) -> dict[str, Any]:
     """Return the verbs that the report's status and links allow now.
 
-    `blockers` are codes of why a draft cannot be launched.
+    `blockers` are codes of why a draft cannot be launched. `results` are those of the
+    report with their definitions, if the caller has them.
     """
     is_draft = report.status == ReportStatus.DRAFT
-    results = list(report.results.select_related("definition")) if is_draft else []
+    if results is None:
+        has_verbs = is_draft or report.is_ended
+        rows = report.results.select_related("definition")
+        results = list(rows) if has_verbs else []
     blockers = launch_blockers(report, results) if is_draft else []
     return {
         "launch": is_draft and not blockers,
@@ -859,7 +870,7 @@ def actions_of(report: Report) -> dict[str, Any]:
         "consent_gap": consent_gap(report, results),
         "edit": is_draft and report.subject is not None,
         "cancel": not report.is_ended,
-        "retry": _is_retryable(report),
+        "retry": _is_retryable(report, results),
         "resend_consent": _is_renewable(consent_links, report, "consent"),
         "resend_payment": _is_renewable(payment_links, report, "payment"),
         "repeat": report.subject is not None,
@@ -885,11 +896,10 @@ def _waits(row: Consent | Payment, at: datetime) -> bool:
     return row.expires_at is not None and row.expires_at > at
 
 
-def _is_retryable(report: Report) -> bool:
-    if not report.is_ended:
-        return False
+def _is_retryable(report: Report, results: list[CheckResult]) -> bool:
+    failed = [one for one in results if one.status == ResultStatus.FAILED]
     try:
-        check_retryable(report, failed_checks(report))
+        check_retryable(report, failed)
     except NotRetryable:
         return False
     return True

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
+from verification.checks.models import CheckResult
 from verification.consents.links import consent_links
 from verification.console.base import (
     Place,
@@ -103,11 +104,16 @@ REFUSALS: Refusals = {
 }
 
 
-def action_context(place: Place, report: Report) -> dict[str, Any]:
-    """Return what the member can do now, and the links that a person waits for."""
+def action_context(
+    place: Place, report: Report, results: list[CheckResult]
+) -> dict[str, Any]:
+    """Return what the member can do now, and the links that a person waits for.
+
+    The results are those of the report, with their definitions.
+    """
     if Permission.ORDER not in place.offered:
         return {}
-    actions = actions_of(report)
+    actions = actions_of(report, results)
     return {
         "actions": actions,
         "blockers": blocker_texts(actions["blockers"], actions["consent_gap"]),

@@ -51,7 +51,7 @@ from verification.console.sandbox_pages import describe_message
 from verification.console.timeline import timeline_of
 from verification.console.words import WORDS, Topic, choices_of
 from verification.decisions import decide as verbs
-from verification.decisions.case_list import standings_of
+from verification.decisions.case_list import standing_of, standings_of
 from verification.decisions.decide import Maker, ReportDecisionRefused
 from verification.documents.report import report_pdf
 from verification.privacy.certificates import certificate_pdf
@@ -161,7 +161,7 @@ def decide(place: Place, report: UUID) -> HttpResponse:
     A decline asks first, on a page that says what follows.
     """
     found = place.get_report(report)
-    form = decision_form(place, found)
+    form = decision_form(place, found, list(found.decisions.all()))
     if not form.is_valid():
         return _render_report(place, found, form)
     if form.has_to_confirm:
@@ -190,14 +190,14 @@ def progress(place: Place, report: UUID) -> HttpResponse:
     An open page polls it while checks run, so it costs two short queries.
     """
     found = place.get_report(report)
-    if place.request.GET.get("seen") == _state_of(found):
+    ended = found.results.exclude(completed_at=None).count()
+    if place.request.GET.get("seen") == _state_of(found, ended):
         return HttpResponse(status=204)
     return _render_report(place, found)
 
 
-def _state_of(report: Report) -> str:
+def _state_of(report: Report, ended: int) -> str:
     """Return what changes whenever the report or one of its checks moves on."""
-    ended = report.results.exclude(completed_at=None).count()
     return f"{report.updated_at.timestamp():.6f}-{ended}"
 
 
@@ -206,13 +206,15 @@ def _render_report(
 ) -> HttpResponse:
     place.record("report.opened", found)
     record_disclosures([found.pk], Channel.CONSOLE, place.client.actor)
-    rows = found.results.select_related("definition").order_by("position")
+    rows = list(found.results.select_related("definition").order_by("position"))
     results = [result_context(result, found) for result in rows]
     consent = getattr(found, "consent", None)
     erasure = erasure_of(found) if found.erased_at else None
     corrections = found.corrections.select_related("request").order_by("id")
     names = {row.name: row.definition.title for row in rows}
     timeline = timeline_of(found)
+    decisions, case = decision_context(place, found, form), case_context(place, found)
+    made = [one["row"] for one in reversed(decisions["decisions"])]
     may_answer = Permission.ANSWER_SUBJECTS in place.offered
     shown = {
         "report": found,
@@ -226,7 +228,9 @@ def _render_report(
         "corrections": [(one, names.get(one.check_name, "")) for one in corrections],
         "results": sorted(results, key=lambda one: -(one["score"] or 0)),
         **_verdict_of(found, results),
-        "standing": standings_of([found.pk]).get(found.pk),
+        "standing": standing_of(
+            ((one.status, one.state) for one in made), is_open=bool(case["case"])
+        ),
         "consent": consent,
         # A draft may name none, although its checks need one.
         "consent_status": consent_status_of(found),
@@ -238,12 +242,12 @@ def _render_report(
         "timeline": timeline,
         "erasure": erasure if erasure and erasure.ended_at else None,
         "is_refreshed": not found.is_ended and found.status != ReportStatus.DRAFT,
-        "seen": _state_of(found),
+        "seen": _state_of(found, sum(row.completed_at is not None for row in rows)),
         # People answer more slowly than sources.
         "pause": 5 if found.status == ReportStatus.RUNNING else 20,
-        **decision_context(place, found, form),
-        **case_context(place, found),
-        **action_context(place, found),
+        **decisions,
+        **case,
+        **action_context(place, found, rows),
     }
     return place.render("reports/detail", shown)
 

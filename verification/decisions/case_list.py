@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -89,19 +89,37 @@ def standings_of(report_ids: Collection[UUID]) -> dict[UUID, Standing]:
     """
     open_cases = Case.objects.filter(pk__in=report_ids, closed_at=None)
     waiting = set(open_cases.values_list("report_id", flat=True))
-    standings = dict.fromkeys(waiting, Standing.NEEDED)
     made = Decision.objects.filter(report__in=report_ids).order_by("number")
-    # A later decision takes the place of an earlier one.
+    decisions: dict[UUID, list[tuple[str, str]]] = {one: [] for one in report_ids}
     for report_id, status, state in made.values_list("report_id", "status", "state"):
+        decisions[report_id].append((status, state))
+    standings = {
+        report_id: standing_of(of, is_open=report_id in waiting)
+        for report_id, of in decisions.items()
+    }
+    return {one: standing for one, standing in standings.items() if standing}
+
+
+def standing_of(
+    decisions: Iterable[tuple[str, str]], *, is_open: bool
+) -> Standing | None:
+    """Return the state of the decision about a report, or None if it needs none.
+
+    Takes the status and state of each decision in their order. `is_open` says that the
+    report has an open case.
+    """
+    standing = Standing.NEEDED if is_open else None
+    # A later decision takes the place of an earlier one.
+    for status, state in decisions:
         if state == DecisionState.PENDING:
-            standings[report_id] = Standing.PROPOSED
+            standing = Standing.PROPOSED
         elif state == DecisionState.WAITING:
-            standings[report_id] = Standing.WAITING
+            standing = Standing.WAITING
         elif state == DecisionState.FINAL and (
-            status == DecisionStatus.REVIEW or report_id not in waiting
+            status == DecisionStatus.REVIEW or not is_open
         ):
-            standings[report_id] = Standing(status)
-    return standings
+            standing = Standing(status)
+    return standing
 
 
 @force_custom_plan()

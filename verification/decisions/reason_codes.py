@@ -80,7 +80,7 @@ class TooManyCodes(Exception):
 def codes_of(workspace: Workspace) -> QuerySet[ReasonCode]:
     """Return the workspace's reason codes; its first use writes FIRST_CODES."""
     found = ReasonCode.objects.filter(workspace=workspace)
-    if not found.exists():
+    if not found:
         ReasonCode.objects.bulk_create(
             [
                 ReasonCode(
@@ -95,7 +95,8 @@ def codes_of(workspace: Workspace) -> QuerySet[ReasonCode]:
             # Another request may write them at this moment.
             ignore_conflicts=True,
         )
-    return found.all()
+        return found.all()
+    return found
 
 
 @transaction.atomic

@@ -43,8 +43,10 @@ FORMULA_PREFIXES = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
 
 def one_line(text: str) -> str:
     """Return the text on one line, without control and text direction characters."""
-    visible = (c for c in text if c.isprintable() or c.isspace() or c in JOINERS)
-    return " ".join("".join(visible).split())
+    if not text.isprintable():
+        visible = (c for c in text if c.isprintable() or c.isspace() or c in JOINERS)
+        text = "".join(visible)
+    return " ".join(text.split())
 
 
 def escape_formula(cell: str) -> str:

@@ -15,10 +15,11 @@ from django.forms import BoundField
 from django.forms.widgets import ChoiceWidget, FileInput
 from django.http import QueryDict
 from django.template.defaultfilters import capfirst
+from django.utils.dates import MONTHS_3
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from monitoring.models import Rule
 from verification.checks.finding_words import flag_name
@@ -28,7 +29,7 @@ from verification.hosted.hosted_pages import qr_code
 from verification.reports.models import Report, RiskLevel, SubjectType
 from verification.values.clock import now
 from verification.values.formats import one_line
-from verification.values.local_time import NAIROBI, format_nairobi, utc_text
+from verification.values.local_time import NAIROBI, utc_text
 from verification.web.pages import REQUIRED_ERROR
 from workspaces.models import NamesInLists
 
@@ -65,7 +66,7 @@ def icon(context: dict[str, Any], name: str, size: str = "") -> SafeString:
 
 
 @cache
-def _use(name: str, size: str) -> SafeString:
+def _use(name: str, size: str = "") -> SafeString:
     css = f"icon icon-{size}" if size else "icon"
     return format_html(
         '<svg class="{}" aria-hidden="true"><use href="#icon-{}"/></svg>', css, name
@@ -75,10 +76,10 @@ def _use(name: str, size: str) -> SafeString:
 @register.simple_tag(takes_context=True)
 def icons(context: dict[str, Any], name: str = "icons") -> SafeString:
     """Send the symbols of the icons that the page has drawn until here."""
-    used = ((drawings()[name],) for name in sorted(context["icons"]))
-    symbols = format_html_join("", "{}", used)
+    symbols = "".join(drawings()[one] for one in sorted(context["icons"]))
     return format_html(
-        '<svg class="sprite" id="{}" aria-hidden="true">{}</svg>', name, symbols
+        '<svg class="sprite" id="{}" aria-hidden="true">{}</svg>',
+        *(name, mark_safe(symbols)),  # noqa: S308
     )
 
 
@@ -96,8 +97,17 @@ def crumbs(content: SafeString) -> SafeString:
 @register.simple_tag(takes_context=True)
 def badge(context: dict[str, Any], code: str, topic: str) -> SafeString:
     """Show a state: icon, word and ground, in this order."""
+    drawn, icon_name = _badge(code, topic, get_language())
+    context["icons"].add(icon_name)
+    return drawn
+
+
+@cache
+def _badge(code: str, topic: str, language: str | None) -> tuple[SafeString, str]:
+    """Return the badge in the active language, and its icon: lists have dozens."""
     state = STATES[Topic(topic)].get(code, State(code))
-    return mark(context, capfirst(str(state.words)), state.icon, state.ground)
+    title = capfirst(str(state.words))
+    return _mark(title, state.icon, state.ground), state.icon
 
 
 @register.simple_tag(takes_context=True)
@@ -105,14 +115,23 @@ def mark(
     context: dict[str, Any], title: str, icon_name: str, ground: str = ""
 ) -> SafeString:
     """Show a state that has no code: `{% mark _("On") "circle-check" "is-ok" %}`."""
-    css = f"badge {ground}".strip()
-    shown = (css, icon(context, icon_name), title)
+    context["icons"].add(icon_name)
+    return _mark(title, icon_name, ground)
+
+
+def _mark(title: str, icon_name: str, ground: str) -> SafeString:
+    shown = (f"badge {ground}".strip(), _use(icon_name), title)
     return format_html('<span class="{}">{} {}</span>', *shown)
 
 
 @register.simple_tag
 def risk(level: str | None, score: int | None = None) -> SafeString:
     """Draw the meter of a risk, with its score and its word."""
+    return _risk(level, score, get_language())
+
+
+@cache
+def _risk(level: str | None, score: int | None, language: str | None) -> SafeString:
     word = words(level or RiskLevel.UNKNOWN, Topic.RISK)
     number = SafeString("") if score is None else format_html("<b>{}</b> ", score)
     return format_html(
@@ -181,12 +200,15 @@ def due(at: datetime | None) -> SafeString:
 
 
 def _time(at: datetime, text: str, *, is_due: bool = False) -> SafeString:
-    if abs(at - now()) >= timedelta(days=1) and not is_due:
-        is_this_year = at.astimezone(NAIROBI).year == now().astimezone(NAIROBI).year
-        text = format_nairobi(at, "j M, H:i" if is_this_year else "j M Y")
+    local, today = at.astimezone(NAIROBI), now().astimezone(NAIROBI)
+    # Lists have many times: Django's patterns of dates take ten times as long.
+    day = f"{local.day} {str(MONTHS_3[local.month]).title()}"
+    if abs(local - today) >= timedelta(days=1) and not is_due:
+        is_this_year = local.year == today.year
+        text = f"{day}, {local:%H:%M}" if is_this_year else f"{day} {local.year}"
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
-        *(utc_text(at), format_nairobi(at), text),
+        *(utc_text(at), f"{day} {local.year}, {local:%H:%M %Z}", text),
     )
 
 

@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from verification.console.navigation import Count, Section
 from verification.console.templatetags.console import icon, subject_name
 from verification.reports.models import Report
 
@@ -171,6 +172,36 @@ def crumb(context: dict[str, Any], name: str, title: str, **more: Any) -> SafeSt
 def here(title: str) -> SafeString:
     """End the way with this page."""
     return format_html('<li aria-current="page">{}</li>', title)
+
+
+@register.simple_tag(takes_context=True)
+def section_link(context: dict[str, Any], section: Section) -> SafeString:
+    """Lead to a section of the navigation, with the number of what waits in it."""
+    place = context["place"]
+    is_here = context["section"] == section.name
+    count = place.waiting.get(section.name)
+    return format_html(
+        '<a href="{}"{}>{} {}{}</a>',
+        place.url(section.name),
+        SafeString(' aria-current="page"' if is_here else ""),
+        icon(context, section.icon),
+        section.label,
+        _waiting(count) if count else "",
+    )
+
+
+def _waiting(count: Count) -> SafeString:
+    number: SafeString | str = count.text(count.waiting)
+    if count.late:
+        late = _("%(late)s late") % {"late": count.text(count.late)}
+        number = format_html(
+            '{}<span class="heard">, {} {}</span>', late, _("of"), count.waiting
+        )
+    return format_html(
+        ' <span class="count{}">{}<span class="heard"> {}</span></span>',
+        " is-bad" if count.is_bad else "",
+        *(number, count.words),
+    )
 
 
 @register.simple_tag(takes_context=True)
