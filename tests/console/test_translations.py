@@ -54,7 +54,9 @@ PLURALS_IN_CODE = re.compile(r'\bngettext\(\s*"([^"]+)",\s*"([^"]+)"')
 # formats are called.
 SAME = {"English", "Kiswahili", "doctype", "html", "nbsp", "EAT", "CSV", "PDF", "ms"}
 SKIPPED = re.compile(
-    r"<pre.*?</pre>|{% comment %}.*?{% endcomment %}|<meta name=\"htmx.*?>", re.DOTALL
+    r"<pre.*?</pre>|<script.*?</script>|{% comment %}.*?{% endcomment %}"
+    r'|<meta name="htmx.*?>',
+    re.DOTALL,
 )
 
 
