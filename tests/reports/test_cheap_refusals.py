@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 
+import pytest
+
 from tests.world.clients import Api, company
 from tests.world.orders import two_checks
 from tests.world.processor import processor_seconds
@@ -81,6 +83,7 @@ def test_refusal_costs_no_more_than_the_largest_order(api: Api):
         assert measure_seconds(api, make_body(), 400) < accepted_seconds, name
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_large_order_counts_as_several_requests(api: Api):
     api.key.creates_per_minute = 10
     api.key.save()
@@ -93,6 +96,7 @@ def test_large_order_counts_as_several_requests(api: Api):
     assert "r=5;" in large["RateLimit"]
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_large_order_is_served_when_it_exceeds_the_limit(api: Api):
     api.key.creates_per_minute = 2
     api.key.save()

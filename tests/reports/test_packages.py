@@ -434,6 +434,7 @@ def test_package_keeps_its_name_and_workspace(workspace, field: str):
         package.save()
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_checks_of_packages_count_like_single_checks(api: Api):
     create_package()
 
