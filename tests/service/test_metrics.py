@@ -7,6 +7,7 @@ import requests
 
 from tests.web.test_metrics import samples
 from tests.world.service import is_alive
+from tests.world.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 REQUESTS = 200
@@ -44,10 +45,14 @@ def test_counts_of_all_web_processes_add_up_and_stay(service, folder):
     assert {count_of_readyz(service) for _ in range(10)} == {answered}
     web = [one for one in service.processes() if one.pid in counted]
     killed = next(one for one in web if one.ppid() in counted)
+    server = killed.parent()
+    known = {one.pid for one in server.children()}
     killed.kill()
     killed.wait(10)
     assert not is_alive(killed)
     assert count_of_readyz(service) == answered
+    # A server that is stopped before it has replaced a process ends with an error.
+    until(lambda: {one.pid for one in server.children()} - known, service.log)
 
 
 def test_sessions_in_the_database_bear_the_names_of_their_programs(service):

@@ -183,11 +183,14 @@ class Service:
 
     def stop_web(self) -> None:
         """Stop the web server as an operator does."""
-        self._web = end_family(self._web, kill=False)
+        # Also where it ends with an error, of which other tests shall not speak.
+        stopped, self._web = self._web, None
+        end_family(stopped, kill=False)
 
     def stop_jobs(self) -> None:
         """Stop the job cluster as an operator does: running jobs end first."""
-        self._jobs = end_family(self._jobs, kill=False)
+        stopped, self._jobs = self._jobs, None
+        end_family(stopped, kill=False)
 
     def processes(self) -> list[psutil.Process]:
         """Return all running processes of the service."""
