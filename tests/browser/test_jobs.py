@@ -79,7 +79,7 @@ class Hands:
         chooser.value.set_files([file])
 
     def search(self, text):
-        """Search for the text; return where the page shows what it finds."""
+        """Search for the text; return the place of the matches."""
         self.act(self.page.locator("#find"))
         return self.list_found(text)
 
@@ -206,7 +206,7 @@ def order_one(hands) -> None:
     hands.write("E-mail address (optional)", "wanjiku@kamau.test")
     hands.write("Purpose", "Loan application")
     if hands.has_scripts:
-        # The price follows what is typed.
+        # The price follows the form.
         expect(hands.page.get_by_text("Every check runs anew")).to_be_visible()
     hands.press("Order for KES 50.00")
     expect(hands.page.get_by_text("Ordered for KES 50.00.")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The page of figures: what it shows, to whom, and how it draws."""
+"""The page of figures: tiles, charts, tables, and the roles that see them."""
 
 from __future__ import annotations
 

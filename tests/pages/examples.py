@@ -361,7 +361,7 @@ def payment_pages(api: Api) -> Iterator[Example]:
 
 
 def provider_pages(api: Api, paystack: FakePaystack) -> Iterator[Example]:
-    """The pages of a payer who pays by a prompt of M-Pesa."""
+    """The payer's pages of a prompt of M-Pesa."""
     payer = create_payer(api)
     yield at("payment-prompt", payer)
     payer.post("prompt", phone="0712 345 678")

@@ -76,7 +76,7 @@ SEEN = """() => new Promise(done => {
 LARGE, USUAL = (
     {"fontSizes": {"standard": size, "fixed": size * 13 // 16}} for size in (32, 16)
 )
-# What reaches beyond the screen, but for what scrolls or is hidden within an element.
+# Elements that reach beyond the screen, without those that scroll or hide in another.
 WIDEST = """() => [...document.querySelectorAll('body *')].filter(e => {
     if (e.getBoundingClientRect().right <= document.documentElement.clientWidth + 1)
         return false
@@ -136,7 +136,7 @@ LOOKS = """() => {
     }
     return [...looks]
 }"""
-# What an element is, whether it has what names it, and what it is in.
+# The kind of each element, of its parent, and of its name.
 KINDS = """() => [...new Set([...document.querySelectorAll('body *')]
     .filter(e => e.checkVisibility()).map(e => [e.parentElement, e].map(
         one => [one.tagName, one.type, one.role, one.getAttribute('class')].join(' ')
@@ -185,7 +185,7 @@ ON_A_PHONE = {
         "valid-lang",
     ],
 }
-# What a form says of its faults
+# Marks of the faults of a form
 INVALID = "[aria-invalid=true], [role=alert], .errorlist"
 SUBMIT = """() => {
     const form = document.querySelector('main form[method=post]')

@@ -58,8 +58,8 @@ SERVED = (
     "tests/jobs/test_cluster.py",
     "tests/service/",
 )
-# Of these, tests that kill and stop its parts or start them with other settings, which
-# takes as long as the rest of them
+# These of them kill or stop its parts, or start them with other settings. They take as
+# long as the rest.
 RESTARTING = (
     "tests/jobs/test_cluster.py",
     "tests/service/test_database_away.py",
@@ -183,7 +183,7 @@ class Service:
 
     def stop_web(self) -> None:
         """Stop the web server as an operator does."""
-        # Also where it ends with an error, of which other tests shall not speak.
+        # Forget it first: if it ends with an error, one test fails and not all later.
         stopped, self._web = self._web, None
         end_family(stopped, kill=False)
 

@@ -115,9 +115,8 @@ def _insert_statement(rows: Rows) -> Statement:
 @cache
 def _insert_sql(model: type[models.Model], names: tuple[str, ...]) -> str:
     table, columns = _table(model), _quote_columns(_fields(model, names))
-    # The table itself names the types: psycopg parses a statement of more than 4,096
-    # characters anew each time. Every name comes from a model; every value is a
-    # parameter.
+    # The table itself names the types, because psycopg keeps the parsed form of short
+    # statements alone (4,096 characters). Names are of models, values are parameters.
     return (
         f"INSERT INTO {table} ({columns}) SELECT {columns} "  # noqa: S608
         f"FROM json_populate_recordset(NULL::{table}, %s)"

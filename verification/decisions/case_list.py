@@ -103,7 +103,7 @@ def standings_of(report_ids: Collection[UUID]) -> dict[UUID, Standing]:
 def standing_of(
     decisions: Iterable[tuple[str, str]], *, is_open: bool
 ) -> Standing | None:
-    """Return the state of the decision about a report, or None if it needs none.
+    """Return the state of a report's decision; None without a case or a decision.
 
     Takes the status and state of each decision in their order. `is_open` says that the
     report has an open case.

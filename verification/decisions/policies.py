@@ -127,9 +127,7 @@ def is_broken(client: Client) -> bool:
     found = versions_of(client).filter(
         state=PolicyState.ACTIVE, broken_at__isnull=False
     )
-    return any(
-        find_faults(read_rules(one.rules), known_to(client.workspace)) for one in found
-    )
+    return any(faults_of(one) for one in found.select_related("workspace"))
 
 
 @transaction.atomic
