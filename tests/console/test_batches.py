@@ -17,6 +17,7 @@ from tests.batches.files import csv_file, xlsx_file
 from tests.console.test_orders import DIGEST, attested, choice
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
+from tests.world.corrections import dispute
 from tests.world.decisions import decide, deciding_api
 from tests.world.members import create_member
 from tests.world.orders import count_rows
@@ -808,6 +809,12 @@ def test_progress_counts_reports_by_state(sender, api: Api):
     assert "3 of 3 reports have ended." in page
     assert "hx-trigger" not in page.split("<main")[1]
     assert re.search(r"Ready</span> <b>3</b>", page)
+    assert "Under correction" not in page
+
+    dispute(str(Batch.objects.get().report_ids[0]))
+
+    page = sender.visitor.page("reports-batch", batch=Batch.objects.get().pk)
+    assert page.count("Under correction") == 1
 
 
 @pytest.mark.parametrize("format", ["csv", "xlsx"])

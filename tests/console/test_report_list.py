@@ -7,6 +7,7 @@ import pytest
 from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, person
+from tests.world.corrections import MISTYPED, dispute
 from tests.world.decisions import Officer, create_case, create_ready_report
 from tests.world.orders import create_report_with_status
 from verification.backoffice.models import AuditEvent
@@ -96,7 +97,23 @@ def test_row_names_subject_package_and_decision(owner, api):
     assert "Wanjiku Kamau" in html
     assert "LN-1027" in html
     assert "Single checks" in html
-    assert "none yet" in html
+    assert "none</span>" in html
+
+
+@pytest.mark.parametrize("name", ["reports", "dashboard", "find", "queue"])
+def test_rows_warn_of_objections_and_corrections(owner, api, name):
+    restricted, wrong = create_case(api), create_case(api, MISTYPED)
+    query = {"search": "Wanjiku"} if name == "find" else {}
+    clean = owner.page(name, query=query)
+    dispute(wrong)
+    Report.objects.filter(pk=restricted).update(restricted_at=now())
+
+    html = owner.page(name, query=query)
+
+    for report, text in ((restricted, "Do not use"), (wrong, "Under correction")):
+        assert text not in clean
+        assert text in html.partition(f"reports/{report}")[2][:600]
+        assert html.count(text) == 1
 
 
 def test_decision_says_what_is_missing(api):

@@ -229,6 +229,8 @@ def test_erased_report_shows_its_certificate_and_no_details(owner, api):
     assert "Wanjiku" not in words
     # Its checks had scores, which were erased.
     assert "Not scored" not in words + plain(owner.page("reports"))
+    assert "None Nothing can be decided any more." in words
+    assert "None yet" not in words
 
 
 def test_pages_show_unusual_names(owner, api):

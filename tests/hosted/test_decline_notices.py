@@ -13,6 +13,7 @@ from tests.world.notices import decline, decline_by_policy, deliver, wait
 from tests.world.subject import Visitor, newest_code, visible_text
 from verification.decisions.decide import withdraw
 from verification.decisions.models import AdverseNotice, NoticeFact
+from verification.documents.decline_notice import notice_pdf
 from verification.notifications.models import Kind, Notification
 from verification.privacy.models import SubjectRequest
 from verification.privacy.reviews import answer_reviews
@@ -93,8 +94,11 @@ def test_notice_that_was_erased_ends_at_the_page_that_says_so(
     erase(api, subject.report_id)
 
     page = visitor.browser.get(visitor.page, follow=True).content.decode()
+    document = notice_pdf(AdverseNotice.objects.get())
 
     assert "Your details were deleted" in visible_text(page)
+    text = PdfReader(io.BytesIO(document)).pages[0].extract_text()
+    assert "They were erased with the person's details." in text
 
 
 def test_page_names_client_bureau_reasons_and_rights(

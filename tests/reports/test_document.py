@@ -2,9 +2,18 @@ import io
 import re
 
 import pytest
+from django.utils.timezone import now
 from pypdf import PdfReader
 
-from tests.world.clients import HOSTED, NOT_OBTAINED, Api, company, person
+from tests.world.clients import (
+    HOSTED,
+    NOT_OBTAINED,
+    Api,
+    company,
+    erase,
+    person,
+)
+from tests.world.orders import REFUSED
 from tests.world.packages import by_package, create_package
 from verification.documents.report import _check, report_pdf
 from verification.reports.models import Report, ReportStatus, RiskLevel
@@ -93,9 +102,33 @@ def test_document_shows_markup_in_names_as_text(api: Api):
 def test_document_omits_an_erased_subject(api: Api):
     report = api.create(person(fullName="Wanjiku Kamau"))
     api.work()
-    Report.objects.update(subject=None, subject_name="Erased")
-    text = " ".join(page_texts(api, report["id"]))
+    erase(api, report["id"])
+    document = report_pdf(Report.objects.get())
+    text = " ".join(
+        page.extract_text() for page in PdfReader(io.BytesIO(document)).pages
+    )
     assert "The subject's details were erased." in text
+    # It had a score, and its checks may have had flags.
+    assert "No check has given a score" not in text
+    assert "No flags" not in text
+
+
+def test_document_warns_when_the_subject_objected(api: Api):
+    made = api.create(person())["id"]
+    api.work()
+    warning = "The subject objected. Do not use this report for anything else."
+    assert warning not in " ".join(page_texts(api, made))
+    Report.objects.update(restricted_at=now())
+    assert warning in " ".join(page_texts(api, made))
+
+
+def test_document_says_in_its_language_why_a_check_failed(api: Api):
+    api.create({**person(idNumber=REFUSED), "checksRequested": ["IDENTITY"]})
+    api.work()
+    document = report_pdf(Report.objects.get(), "sw")
+    text = PdfReader(io.BytesIO(document)).pages[0].extract_text()
+    assert "Chanzo kimekataa ombi." in text
+    assert "refused" not in text
 
 
 def test_document_of_another_workspace_is_not_found(api: Api, another_api: Api):

@@ -203,6 +203,13 @@ VALUES = {
     "Kenyan": _("Kenyan"),
     "Kenya": _("Kenya"),
 }
+# Why a check failed, by its code; sources say more of it, in English.
+FAILURES = {
+    "SOURCE_UNAVAILABLE": _("The source did not answer."),
+    "SOURCE_REFUSED": _("The source refused the request."),
+    "SOURCE_ERROR": _("The source's answer was not understood."),
+    "SOURCE_CALL_IN_DOUBT": _("It is not known what the source answered."),
+}
 BUREAU_CHECKS = ("CRB_SCORE", "CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_SCORE")
 # Check -> what its finding says without a flag
 CLEAR = {
@@ -297,6 +304,12 @@ def flag_text(flag: dict[str, Any], *, to_subject: bool = False) -> str:
         return message
     words = FLAGS | FLAGS_TO_SUBJECT if to_subject else FLAGS
     return str(words[code]) if code in words else _quoted(message)
+
+
+def failure_text(code: str, message: str) -> str:
+    """Return why a check failed: the stored message, or the translation."""
+    known = FAILURES.get(code)
+    return str(known) if known and get_language() != "en" else one_line(message)
 
 
 def flag_name(code: str) -> str:

@@ -95,6 +95,7 @@ from verification.console.orders import (
 )
 from verification.console.report_actions import NONE_LAUNCHED, launch_refusal_texts
 from verification.db.base import ResultPage, read_page
+from verification.decisions.notices import reports_under_correction
 from verification.files.uploads import status_of
 from verification.notifications.sms import sms_is_configured
 from verification.privacy.disclosures import record_disclosures
@@ -612,6 +613,7 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
         "drafts": counted[ReportStatus.DRAFT],
         "states": [(s.value, counted[s]) for s in ReportStatus if counted[s]],
         "page": ResultPage(rows, count, number, PAGE_SIZE),
+        "disputed": reports_under_correction([row.report.pk for row in rows]),
     }
     _record_disclosures(place, rows)
     return place.render("batches/progress", shown)

@@ -47,6 +47,7 @@ from verification.decisions.case_list import (
 )
 from verification.decisions.cases import CaseObstacle, CaseRefused
 from verification.decisions.models import MAX_NOTE_LENGTH, Case, CaseCause, CaseNote
+from verification.decisions.notices import reports_under_correction
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.models import Report, ReportStatus, RiskLevel
@@ -169,6 +170,7 @@ def listing(place: Place) -> HttpResponse:
     shown = {
         "form": form,
         "cases": cases,
+        "disputed": reports_under_correction([one.pk for one in page.cases]),
         "has_offered": not all(case["alone"] for case in cases),
         "after": page.next,
         "is_continued": after is not None,

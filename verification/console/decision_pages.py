@@ -246,6 +246,8 @@ REFUSALS: dict[Obstacle, Any] = {
     ),
 }
 
+# Nobody can decide about such a report any more.
+FINAL_OBSTACLES = {Obstacle.ERASED, Obstacle.RESTRICTED, Obstacle.CANCELLED}
 SENT_BEFORE = _("You had sent this already. It was done once.")
 S = DecisionState
 OUTCOMES: dict[DecisionState, Any] = {
@@ -338,6 +340,7 @@ def decision_context(
         "is_own_proposal": bool(proposal and place.member.user_id in proposal.makers),
         "decisions": [_decision_view(one, names) for one in made],
         "no_decision": REFUSALS[obstacle] if obstacle else "",
+        "is_undecidable": obstacle in FINAL_OBSTACLES,
         "form": (form or decision_form(place, report, made)) if is_open else None,
         "second_rule": rule_of(place.workspace) if is_open else None,
     }

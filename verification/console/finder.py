@@ -11,6 +11,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from verification.console.base import Place, Text, member_required
+from verification.decisions.notices import reports_under_correction
 from verification.reports.queries import Filters, list_newest
 from verification.values.formats import one_line
 from workspaces.members import Permission
@@ -69,9 +70,9 @@ def find(place: Place) -> HttpResponse:
         urls += [one.url for one in pages]
         listed = f"{place.url('reports')}?{urlencode({'search': text})}"
         return HttpResponseRedirect(urls[0] if len(urls) == 1 else listed)
-    return place.render(
-        "parts/found", {"reports": reports, "pages": pages, "text": text}
-    )
+    disputed = reports_under_correction([one.pk for one in reports])
+    shown = {"reports": reports, "pages": pages, "text": text, "disputed": disputed}
+    return place.render("parts/found", shown)
 
 
 def _pages(place: Place) -> Iterator[Found]:

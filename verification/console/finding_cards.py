@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
-from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.checks.finding_words import (
+    failure_text,
     flag_text,
     label_of,
     summary_text,
@@ -70,13 +70,6 @@ SOURCES = {
     "smile_id": "Smile ID",
     "smile_id_v3": "Smile ID",
 }
-# Why a check failed, by its code; sources say more of it, in English.
-FAILURES = {
-    "SOURCE_UNAVAILABLE": _("The source did not answer."),
-    "SOURCE_REFUSED": _("The source refused the request."),
-    "SOURCE_ERROR": _("The source's answer was not understood."),
-    "SOURCE_CALL_IN_DOUBT": _("It is not known what the source answered."),
-}
 AMOUNTS = ("totalBalance", "totalOverdue")
 
 
@@ -112,7 +105,7 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "level": result.risk_level,
         "score": result.score,
         "summary": summary_text(result.name, finding, result.score)
-        or _failure_text(result),
+        or failure_text(result.failure_code, result.failure_message),
         "failure": result.failure_code,
         "flags": [
             {**flag, "message": flag_text(flag)} for flag in finding.get("flags") or ()
@@ -135,11 +128,6 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "outdated": ", ".join(map(label_of, outdated)),
         "at": result.completed_at,
     }
-
-
-def _failure_text(result: CheckResult) -> str:
-    known = FAILURES.get(result.failure_code)
-    return str(known) if known and get_language() != "en" else result.failure_message
 
 
 def _compare(

@@ -34,6 +34,7 @@ from verification.console.first_steps import (
 )
 from verification.console.needs import needs_of
 from verification.decisions.case_list import standings_of
+from verification.decisions.notices import reports_under_correction
 from verification.figures.summary import Days, Figures, read_steps
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
@@ -88,6 +89,7 @@ def dashboard(place: Place) -> HttpResponse:
         "reports": reports,
         "packages": packages_of(reports),
         "standings": standings_of([row.pk for row in reports]),
+        "disputed": reports_under_correction([row.pk for row in reports]),
         **_first_steps(place, has_report=bool(reports)),
     }
     return place.render("dashboard", shown)

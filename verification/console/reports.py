@@ -53,6 +53,7 @@ from verification.console.words import WORDS, Topic, choices_of
 from verification.decisions import decide as verbs
 from verification.decisions.case_list import standing_of, standings_of
 from verification.decisions.decide import Maker, ReportDecisionRefused
+from verification.decisions.notices import reports_under_correction
 from verification.documents.report import report_pdf
 from verification.privacy.certificates import certificate_pdf
 from verification.privacy.disclosures import record_disclosures
@@ -142,6 +143,7 @@ def listing(place: Place) -> HttpResponse:
         "statuses": choices_of(Topic.REPORT),
         "sort": form.order,
         "standings": standings_of([row.pk for row in page.rows]),
+        "disputed": reports_under_correction([row.pk for row in page.rows]),
         "packages": packages_of(page.rows),
         "deciders": deciders(place) if may_decide else (),
         "many": may_decide or Permission.ORDER in place.offered,

@@ -272,7 +272,10 @@ def _with_reports(
 ) -> list[tuple[LedgerEntry, Report | None, str]]:
     """Return each entry with its report and the name of its check."""
     found = Report.objects.filter(pk__in=[entry.report_id for entry in entries])
-    reports = {row.pk: row for row in found.only("subject_name", "subject_type")}
+    reports = {
+        row.pk: row
+        for row in found.only("subject_name", "subject_type", "restricted_at")
+    }
     results = CheckResult.every.filter(pk__in=[entry.result_id for entry in entries])
     named = results.values_list("pk", "definition__display_name")
     checks: dict[UUID | None, str] = {pk: gettext(name) for pk, name in named}

@@ -402,10 +402,10 @@ def add_working_days(at: datetime, days: int) -> datetime:
 def is_stopped(notice: AdverseNotice) -> bool:
     """Return whether a correction or a review is open, so that the clock stands."""
     in_review = notice.review_asked_at is not None and notice.reviewed_at is None
-    return in_review or notice.report_id in _disputed([notice.report_id])
+    return in_review or notice.report_id in reports_under_correction([notice.report_id])
 
 
-def _disputed(reports: Collection[UUID]) -> set[UUID]:
+def reports_under_correction(reports: Collection[UUID]) -> set[UUID]:
     """Return the IDs among `reports` of those with an open correction."""
     found = CheckResult.objects.filter(report__in=reports, disputed_at__isnull=False)
     return set(found.values_list("report_id", flat=True))
@@ -426,7 +426,7 @@ def move_clocks() -> None:
     at = now()
     locked = waiting_notices().select_for_update(of=("self",), no_key=True)
     waiting = list(locked.filter(waits_until__isnull=False).order_by("pk"))
-    disputed = _disputed([notice.report_id for notice in waiting])
+    disputed = reports_under_correction([notice.report_id for notice in waiting])
     for notice in waiting:
         in_review = notice.review_asked_at and not notice.reviewed_at
         stands = in_review or notice.report_id in disputed

@@ -15,6 +15,7 @@ from verification import links
 from verification.checks.events import consent_status_of
 from verification.checks.finding_words import (
     SEVERITIES,
+    failure_text,
     flag_text,
     humanise_name,
     label_of,
@@ -62,6 +63,7 @@ def _document(report: Report, results: list[CheckResult]) -> dict[str, Any]:
         "done": len(completed),
         "flags": _flags(completed),
         "checks": [_check(result, report) for result in results],
+        "restricted": report.restricted_at is not None,
         "disputed": any(result.disputed_at for result in results),
         "decision": _decision(report),
         "purpose": one_line(report.purpose),
@@ -125,7 +127,7 @@ def _check(result: CheckResult, report: Report) -> dict[str, Any]:
         "score": result.score if is_done else None,
         "disputed": result.disputed_at is not None,
         "summary": summary_text(result.name, finding, result.score)
-        or one_line(result.failure_message or ""),
+        or failure_text(result.failure_code, result.failure_message),
         "flags": [
             {"severity": flag["severity"], "message": flag_text(flag)}
             for flag in sorted(finding.get("flags", ()), key=_rank)

@@ -7,12 +7,12 @@ from typing import Any
 
 from django import template
 from django.template.defaulttags import CsrfTokenNode
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from verification.console.navigation import Count, Section
-from verification.console.templatetags.console import icon, subject_name
+from verification.console.templatetags.console import icon, mark, subject_name
 from verification.reports.models import Report
 
 register = template.Library()
@@ -261,9 +261,25 @@ def cover(context: dict[str, Any], name: str, title: str, **more: Any) -> SafeSt
 
 @register.simple_tag(takes_context=True)
 def report_link(context: dict[str, Any], report: Report) -> SafeString:
-    """Lead to a report from its row, by the name of its subject."""
+    """Lead to a report from its row, by the name of its subject and its warnings."""
     title = subject_name(context, report)
-    return cover(context, "reports-detail", title, report=report.pk)
+    link = cover(context, "reports-detail", title, report=report.pk)
+    return link + report_warnings(context, report)
+
+
+@register.simple_tag(takes_context=True)
+def report_warnings(context: dict[str, Any], report: Report) -> SafeString:
+    """Mark a report that may not be used any more, or that is under correction.
+
+    `disputed` of the page has the ids of the latter.
+    """
+    drawn = []
+    if report.restricted_at:
+        drawn.append(mark(context, _("Do not use"), "ban", "is-bad"))
+    if report.pk in context.get("disputed", ()):
+        text = _("Under correction")
+        drawn.append(mark(context, text, "message-square-warning", "is-wait"))
+    return format_html_join("", " {}", ([one] for one in drawn))
 
 
 @register.simple_block_tag
