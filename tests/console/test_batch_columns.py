@@ -208,6 +208,13 @@ def test_total_is_not_ordered_by_a_check_that_needs_a_name_alone(admin):
     assert names() == ["W. Kamau"]
 
 
+def test_total_in_the_column_of_id_numbers_is_left_out(sender):
+    lines = ["S/No;Name;National ID No.;Amount", "1;Wanjiku Kamau;12345678;200"]
+    sender.order("\n".join([*lines, ";;Total;200"]).encode())
+
+    assert names() == ["Wanjiku Kamau"]
+
+
 def test_number_in_a_name_that_stands_alone_is_a_fault(admin):
     CheckDefinition.objects.update(active=True)
     sender = Sender(admin, choice("AML_SCREENING"))

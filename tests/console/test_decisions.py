@@ -108,7 +108,7 @@ def test_reasons_that_the_findings_suggest_come_first(owner, api: Api):
     before = html.partition("more reasons")[0]
     assert list(boxes(before)) == SUGGESTED
     assert (
-        "contradicts the result of National identity"
+        "Contradicts the result of National identity"
         in (boxes(html)["IDENTITY_NOT_FOUND"])
     )
 
@@ -166,7 +166,7 @@ def test_reason_that_contradicts_a_result_is_refused(owner, report):
 
     html = owner.post("reports-decide", fields, report=report).content.decode()
 
-    assert "contradicts the result of National identity" in html
+    assert "Contradicts the result of National identity" in html
     assert not Decision.objects.exists()
 
 

@@ -256,7 +256,7 @@ def list_members(place: Place) -> HttpResponse:
 def change_role(place: Place, member: UUID) -> HttpResponse:
     other = _get_member(place, member)
     role = place.request.POST.get("role", "")
-    if role not in Role.values:
+    if role not in Role.values or role == other.role:
         return place.to("members")
     with place.refusing(REFUSALS, "members"), transaction.atomic():
         members.change_role(place.member, other, Role(role))

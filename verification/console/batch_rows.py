@@ -148,9 +148,11 @@ def read_rows(
 
 def _is_remark(line: Line, columns: Mapping[int, str]) -> bool:
     """Return whether the line holds nothing for an order, or is a total or remark."""
-    filled = {name for number, name in columns.items() if line.at(number).text}
+    filled = [(name, text) for n, name in columns.items() if (text := line.at(n).text)]
+    # The word for a total may stand in the column of ID numbers.
+    telling = {name for name, text in filled if not is_footer(text)}
     first = next((cell.text for cell in line.cells if cell.text), "")
-    return not filled or (is_footer(first) and filled.isdisjoint(IDENTIFYING))
+    return not filled or (is_footer(first) and telling.isdisjoint(IDENTIFYING))
 
 
 def _read_row(

@@ -61,11 +61,7 @@ SOON = timedelta(hours=3)
 
 
 class QueueForm(FilterForm):
-    search = search_field(
-        widget=forms.TextInput(
-            attrs={"accesskey": "s", "placeholder": _("Name, ID number or reference")}
-        )
-    )
+    search = search_field(_("Name, ID number or reference"), accesskey="s")
     wait = filter_field(
         _("Needs"),
         [

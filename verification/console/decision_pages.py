@@ -130,8 +130,9 @@ class DecisionForm(ChoicesForm):
             typed["codes"] = [one for one in self.suggestions if one not in left_out]
         codes = typed.get("codes", [])
         check_reasons(self, typed.get("status"))
-        for code in set(codes) & set(self.contradictions):
-            self.add_error("codes", self.contradictions[code])
+        for one, warning in self.further:
+            if warning and one.data["value"] in codes:
+                self.add_error("codes", f"{one.choice_label}: {warning}")
         if typed.get("not_on_bureau"):
             if typed.get("status") != DecisionStatus.DECLINED:
                 self.add_error("not_on_bureau", _("This is for a decline alone"))
@@ -246,6 +247,7 @@ REFUSALS: dict[Obstacle, Any] = {
     ),
 }
 
+CONTRADICTED = _("Contradicts the result of %(checks)s")
 # Nobody can decide about such a report any more.
 FINAL_OBSTACLES = {Obstacle.ERASED, Obstacle.RESTRICTED, Obstacle.CANCELLED}
 SENT_BEFORE = _("You had sent this already. It was done once.")
@@ -289,16 +291,11 @@ def decision_form(
         bureau_codes={row.code for row in codes if row.from_bureau},
         suggestions=weighed.suggested,
         contradictions={
-            code: _contradiction(texts[code], [checks[one].title for one in by])
+            code: CONTRADICTED % {"checks": ", ".join(checks[one].title for one in by)}
             for code, by in weighed.contradicted.items()
         },
         has_credit_check=credit_results(report).exists(),
     )
-
-
-def _contradiction(reason: str, checks: list[str]) -> str:
-    text = _("“%(reason)s” contradicts the result of %(checks)s. Choose what holds")
-    return str(text) % {"reason": reason, "checks": ", ".join(checks)}
 
 
 def decline_context(report: Report, form: DecisionForm) -> dict[str, Any]:

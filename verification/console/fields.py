@@ -165,8 +165,11 @@ class OneLineField(forms.CharField):
         return one_line(super().clean(value))
 
 
-def search_field(**options: Any) -> forms.CharField:
-    return forms.CharField(label=_("Search"), max_length=200, required=False, **options)
+def search_field(placeholder: Any, **attributes: str) -> forms.CharField:
+    widget = forms.TextInput(attrs={"placeholder": placeholder, **attributes})
+    return forms.CharField(
+        label=_("Search"), max_length=200, required=False, widget=widget
+    )
 
 
 def name_field(label: Any, **options: Any) -> OneLineField:

@@ -38,7 +38,7 @@ RUNS_SHOWN = 5
 
 
 class RuleFilters(FilterForm):
-    search = search_field()
+    search = search_field(_("Name, ID number or reference"))
 
 
 class AlertFilters(FilterForm):

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django import forms
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import get_language, ngettext
@@ -78,11 +77,7 @@ from workspaces.members import Permission
 class ReportFilters(FilterForm):
     """The list's filters; its tabs choose the status, its headings the order."""
 
-    search = search_field(
-        widget=forms.TextInput(
-            attrs={"placeholder": _("Name, ID number, reference or report ID")}
-        )
-    )
+    search = search_field(_("Name, ID number, reference or report ID"))
     status = filter_field(_("Status"), choices_of(Topic.REPORT), hidden=True)
     subject_type = filter_field(_("Subject"), choices_of(Topic.SUBJECT))
     first = date_field(label=_("Ordered from"))
