@@ -411,7 +411,9 @@ class _Connector(aiohttp.TCPConnector):
             progress.socket = self.sockets[transport]
         return connection
 
-    # aiohttp has no public name for connecting by a socket that is open already.
+    # aiohttp has no public name for connecting by a socket that is open already. Its
+    # own requests for a tunnel name the address and, in Host, the receiver's name, by
+    # which a proxy could go elsewhere.
     async def _wrap_create_connection(
         self, *arguments: Any, addr_infos: Any, req: Any, **options: Any
     ) -> Any:

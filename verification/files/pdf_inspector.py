@@ -1,4 +1,9 @@
-"""The inspection of one PDF, within the process of `inspector`."""
+"""The inspection of one PDF, within the process of `inspector`.
+
+pypdf reads the file, so no parser in C or C++ meets a stranger's bytes. With pikepdf
+this module was half as long, needed twice the memory for a PDF of 49,000 objects, and
+had no limit for packed tables and object streams.
+"""
 
 from __future__ import annotations
 
