@@ -117,7 +117,10 @@ def _figures(
             print(f"  {killed.total()} kills, {len(client.acknowledged)} reports")
     client.stopping.set()
     for thread in threads:
-        thread.join()
+        # The last kills may end `run`, and both threads wait for answers.
+        while thread.is_alive():
+            _wait_until_ready(run)
+            thread.join(1)
     seconds = time.monotonic() - began
     _wait_until_ready(run)
 
