@@ -53,11 +53,18 @@ PAGE = (settings.BASE_DIR / "docs/operator/kubernetes.md").read_text()
 OF_THE_PAGE = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
 IN_THE_CLUSTER = {
     "networkPolicy": YOURS["networkPolicy"] | {"database": []},
-    "cloudNativePG": {"enabled": True},
-    "secrets": {"existingSecret": "keys", "ownerKey": "owner_url"},
+    "cloudNativePG": {"enabled": True, "roleSecret": "role"},
+    "secrets": {"existingSecret": "keys", "serviceRole": "verification_service"},
     "documents": {"bucket": "", "existingClaim": "documents"},
     "backup": {"enabled": True, "existingClaim": "backups"},
     "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
+}
+ROLE = {
+    "secrets": {
+        "existingSecret": "keys",
+        "serviceRole": "verification_service",
+        "ownerKey": "owner_url",
+    }
 }
 # Settings that the chart makes itself, or that are not whole names
 OF_THE_CHART = {
@@ -246,6 +253,12 @@ def test_chart_without_values_names_all_that_are_missing(helm: Path):
         ("web.replica=3", "additional properties 'replica' not allowed"),
         ("address.baseUrl=http://a.test", "does not match pattern"),
         ("monitoring.enabled=true", "networkPolicy.prometheus: peers that may read"),
+        ("secrets.ownerKey=owner_url", "serviceRole and secrets.ownerKey: both or"),
+        ("secrets.serviceRole=a; rm", "does not match pattern"),
+        (
+            "cloudNativePG.enabled=true,secrets.ownerKey=owner_url",
+            "cloudNativePG.roleSecret in place of secrets.ownerKey",
+        ),
     ],
 )
 def test_wrong_value_is_named(helm: Path, tmp_path: Path, wrong: str, said: str):
@@ -271,7 +284,7 @@ def test_chart_takes_the_documented_settings_alone():
 def test_pods_have_no_rights_and_time_to_stop(render: Render):
     found = pods(render(YOURS | IN_THE_CLUSTER))
 
-    assert found.keys() == {"web", "jobs", "migrate", "setup", "backup"}
+    assert found.keys() == {"web", "jobs", "migrate", "setup", "backup", "owner"}
     for name, pod in found.items():
         (container,) = pod["containers"]
         assert pod["automountServiceAccountToken"] is False, name
@@ -290,28 +303,72 @@ def test_pods_have_no_rights_and_time_to_stop(render: Render):
     assert seconds["jobs"] >= GRACE_SECONDS + 5
 
 
-def test_pods_have_documented_settings_and_the_owner_migrates(render: Render):
-    own = YOURS | {"secrets": {"existingSecret": "keys", "ownerKey": "owner_url"}}
-    found = pods(render(own | {"monitoring": {"enabled": True}}))
+def test_pods_have_documented_settings_and_commands_the_owner(render: Render):
+    found = pods(render(YOURS | ROLE | {"monitoring": {"enabled": True}}))
 
     for name, pod in found.items():
         assert variables(pod).keys() - KNOWN == {"POD_IP"}, name
-    addresses = {
-        name: [i["key"] for i in _secret(pod) if i["path"] == "database_url"]
-        for name, pod in found.items()
+    assert {name: address(pod) for name, pod in found.items()} == {
+        "web": ("keys", "database_url"),
+        "jobs": ("keys", "database_url"),
+        "migrate": ("keys", "owner_url"),
+        "setup": ("keys", "owner_url"),
+        "owner": ("keys", "owner_url"),
     }
-    assert addresses == {
-        "web": ["database_url"],
-        "jobs": ["database_url"],
-        "migrate": ["owner_url"],
-        "setup": ["owner_url"],
-    }
+    assert command(found["migrate"]) == (
+        "verification migrate && verification grant_rights verification_service"
+    )
 
 
-def _secret(pod: dict[str, Any]) -> list[dict[str, str]]:
-    (source,) = pod["volumes"][0]["projected"]["sources"]
-    items: list[dict[str, str]] = source["secret"]["items"]
-    return items
+def test_web_servers_are_no_owner_of_the_tables_of_cloudnativepg(render: Render):
+    documents = render(YOURS | IN_THE_CLUSTER)
+    found = pods(documents)
+    (cluster,) = [one for one in documents if one["kind"] == "Cluster"]
+    owner, role = cluster["spec"]["managed"]["roles"]
+
+    assert (owner["name"], owner["createdb"]) == ("verification", True)
+    assert role == {
+        "name": "verification_service",
+        "ensure": "present",
+        "login": True,
+        "inRoles": ["pg_monitor"],
+        "passwordSecret": {"name": "role"},
+    }
+    assert {name: address(pod) for name, pod in found.items()} == dict.fromkeys(
+        found, ("verification-database-app", "uri")
+    ) | {"web": ("role", "uri"), "jobs": ("role", "uri")}
+    assert command(found["setup"]).startswith(
+        "verification grant_rights verification_service && "
+    )
+
+
+def test_page_runs_commands_in_the_pod_of_the_owner(render: Render):
+    documents = render(YOURS | IN_THE_CLUSTER)
+    (owner,) = [one for one in documents if one["metadata"]["name"].endswith("-owner")]
+    volumes = pods(documents)["owner"]["volumes"]
+
+    names = {one["metadata"]["name"] for one in documents if one["kind"] != "Cluster"}
+    assert set(re.findall(r"(?:deploy|cronjob|job)/(verification-\w+)", PAGE)) <= names
+    assert owner["spec"]["replicas"] == 0
+    assert {"claimName": "backups"} in [v.get("persistentVolumeClaim") for v in volumes]
+
+
+def address(pod: dict[str, Any]) -> tuple[str, str]:
+    """Return the Secret, and its key, with the pod's address of the database."""
+    (found,) = [
+        (source["secret"]["name"], item["key"])
+        for source in pod["volumes"][0]["projected"]["sources"]
+        for item in source["secret"]["items"]
+        if item["path"] == "database_url"
+    ]
+    return found
+
+
+def command(pod: dict[str, Any]) -> str:
+    """Return the line that the shell of the pod runs."""
+    shell, option, line = pod["containers"][0]["command"]
+    assert (shell, option) == ("sh", "-c")
+    return str(line)
 
 
 def test_probes_ask_what_the_service_answers(render: Render):

@@ -37,6 +37,18 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and .Values.backup.enabled (not .Values.backup.existingClaim) -}}
 {{- $missing = append $missing "backup.existingClaim: where backups go" -}}
 {{- end -}}
+{{- with .Values.secrets -}}
+{{- if $.Values.cloudNativePG.enabled -}}
+{{- if .ownerKey -}}
+{{- $missing = append $missing "cloudNativePG.roleSecret in place of secrets.ownerKey: CloudNativePG keeps the owner's address" -}}
+{{- end -}}
+{{- if ne (empty .serviceRole) (empty $.Values.cloudNativePG.roleSecret) -}}
+{{- $missing = append $missing "secrets.serviceRole and cloudNativePG.roleSecret: both or neither" -}}
+{{- end -}}
+{{- else if ne (empty .serviceRole) (empty .ownerKey) -}}
+{{- $missing = append $missing "secrets.serviceRole and secrets.ownerKey: both or neither" -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.networkPolicy -}}
 {{- if .enabled -}}
 {{- if not .ingressController -}}
@@ -121,16 +133,16 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
             {{- end }}
             {{- end }}
       {{- if $isOurs }}
-      # Made by CloudNativePG
+      # CloudNativePG makes that of the owner.
       - secret:
-          name: {{ include "verification.database" $root }}-app
+          name: {{ and (not .isOwner) $root.Values.cloudNativePG.roleSecret | default (printf "%s-app" (include "verification.database" $root)) }}
           items: [{key: uri, path: {{ $root.Values.secrets.keys.DATABASE_URL }}}]
       {{- end }}
 {{- end -}}
 
 {{/*
 The metadata and spec of a pod: root, component, command, isOwner; of the container: resources,
-extra (ports and probes), mounts; of the pod: volumes, seconds.
+extra (ports and probes), hasBackups; of the pod: seconds.
 */}}
 {{- define "verification.pod" -}}
 {{- $root := .root -}}
@@ -205,8 +217,8 @@ spec:
         - {name: secrets, mountPath: /etc/verification/secrets, readOnly: true}
         - {name: tmp, mountPath: /tmp}
         - {name: data, mountPath: /var/lib/verification}
-        {{- with .mounts }}
-        {{- . | nindent 8 }}
+        {{- if and .hasBackups $root.Values.backup.existingClaim }}
+        - {name: backups, mountPath: /var/backups/verification}
         {{- end }}
   volumes:
     {{- include "verification.secrets" . | nindent 4 }}
@@ -216,7 +228,7 @@ spec:
     {{- else }}
     - {name: data, emptyDir: {sizeLimit: 64Mi}}
     {{- end }}
-    {{- with .volumes }}
-    {{- . | nindent 4 }}
+    {{- if and .hasBackups $root.Values.backup.existingClaim }}
+    - {name: backups, persistentVolumeClaim: {claimName: {{ $root.Values.backup.existingClaim }}}}
     {{- end }}
 {{- end -}}
