@@ -140,10 +140,11 @@ def erase_everybody(world: World) -> None:
     run_scheduled(refresh_statistics)
 
 
-def test_erasing_the_subjects_erases_every_mark(
+def test_erasure_erases_every_mark_also_from_a_restored_backup(
     world: World, find: Callable[[], Found], documents: Path
 ):
-    plant(world, find)
+    before = plant(world, find)
+    backup = dump("--data-only")
 
     erase_everybody(world)
 
@@ -153,11 +154,6 @@ def test_erasing_the_subjects_erases_every_mark(
     assert find() == {}
     assert {path.suffix for path in documents.rglob("*.*")} == {".json"}, "the journal"
 
-
-def test_restored_backup_brings_no_mark_back(world: World, find: Callable[[], Found]):
-    before = plant(world, find)
-    backup = dump("--data-only")
-    erase_everybody(world)
     restore(backup)
     files_alone = {field for field, at in before.items() if at <= {"documents"}}
     assert find().keys() == before.keys() - files_alone
