@@ -1,6 +1,7 @@
 """The Helm chart, rendered by Helm and checked against the schemas of Kubernetes."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -284,7 +285,9 @@ def test_chart_takes_the_documented_settings_alone():
 def test_pods_have_no_rights_and_time_to_stop(render: Render):
     found = pods(render(YOURS | IN_THE_CLUSTER))
 
-    assert found.keys() == {"web", "jobs", "migrate", "setup", "backup", "owner"}
+    assert found.keys() == {
+        *("web", "jobs", "migrate", "setup", "backup", "restore-drill", "owner")
+    }
     for name, pod in found.items():
         (container,) = pod["containers"]
         assert pod["automountServiceAccountToken"] is False, name
@@ -351,6 +354,33 @@ def test_page_runs_commands_in_the_pod_of_the_owner(render: Render):
     assert set(re.findall(r"(?:deploy|cronjob|job)/(verification-\w+)", PAGE)) <= names
     assert owner["spec"]["replicas"] == 0
     assert {"claimName": "backups"} in [v.get("persistentVolumeClaim") for v in volumes]
+
+
+def test_backup_deletes_those_of_two_weeks_ago_and_the_drill_takes_the_newest(
+    render: Render, tmp_path: Path
+):
+    found = pods(render(YOURS | IN_THE_CLUSTER))
+    folder, programs = tmp_path / "backups", tmp_path / "bin"
+    programs.mkdir()
+    (programs / "verification").write_text('#!/bin/sh\necho "$@"\n')
+    (programs / "verification").chmod(0o755)
+    old = ("20261101T003000Z", "20261102T003000Z.partial", "lost+found")
+    new = ("20261120T003000Z", "20261123T003000Z", "20261124T003000Z.partial")
+    for name in old + new:
+        (folder / name / "documents").mkdir(parents=True)
+    for name in old:
+        os.utime(folder / name, (0, 0))
+
+    def printed(component: str) -> str:
+        line = command(found[component]).replace("/var/backups/verification", "$0")
+        path = f"{programs}:{os.environ['PATH']}"
+        done = ["sh", "-c", line, str(folder)]
+        return subprocess.check_output(done, env={"PATH": path}, text=True).strip()
+
+    assert printed("backup") == f"backup {folder}"
+    assert {each.name for each in folder.iterdir()} == {"lost+found", *new}
+    newest = folder / "20261123T003000Z"
+    assert printed("restore-drill") == f"restore_drill --unmeasured {newest}"
 
 
 def address(pod: dict[str, Any]) -> tuple[str, str]:
