@@ -148,10 +148,13 @@ def test_end_that_was_cut_off_is_found_until_a_restore_is_accepted(events, works
     assert faults() == []
 
 
-def test_folder_of_anchors_that_is_gone_is_said(events, documents: Path):
+def test_folder_of_anchors_that_is_gone_is_said_until_accepted(events, documents: Path):
     shutil.rmtree(documents)
     assert faults() == ["The anchor of event 10 is gone."]
+    assert accept("The disk of the folder failed") == 10
+    assert faults() == []
 
+    shutil.rmtree(documents)
     documents.write_text("A file where the folder was")
     assert faults() == ["The folder of anchors cannot be read (NotADirectoryError)."]
 
