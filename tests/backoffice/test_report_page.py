@@ -4,6 +4,7 @@ from django.test import Client
 from django.utils.timezone import now, timedelta
 
 from tests.world.clients import HOSTED, Api, person
+from tests.world.corrections import create_wrong_report, dispute
 from tests.world.payments import candidate_item, end_checkout, payment_of
 from tests.world.payments import open_page as opened_checkout
 from tests.world.refunds import create_paid_checkout
@@ -236,3 +237,16 @@ def test_report_page_says_flags_and_entries_in_words(api, superuser):
     assert "The source records the holder as deceased</span>" in page
     assert 'title="DECEASED"' in page
     assert ">Charge</a>" in page
+
+
+def test_report_page_warns_of_an_objection_and_a_correction(api, superuser):
+    report = Report.objects.get(pk=create_wrong_report(api))
+    clean = read_page(superuser, change_url(report))
+    dispute(str(report.pk))
+    Report.objects.update(restricted_at=now())
+
+    html = read_page(superuser, change_url(report))
+
+    for text in ("Do not use", "Under correction"):
+        assert text not in clean
+        assert text in html

@@ -130,9 +130,11 @@ class DecisionForm(ChoicesForm):
             typed["codes"] = [one for one in self.suggestions if one not in left_out]
         codes = typed.get("codes", [])
         check_reasons(self, typed.get("status"))
-        for one, warning in self.further:
-            if warning and one.data["value"] in codes:
-                self.add_error("codes", f"{one.choice_label}: {warning}")
+        for one in self["codes"]:
+            code = one.data["value"]
+            if code in codes and code in self.contradictions:
+                text = f"{one.choice_label}: {self.contradictions[code]}"
+                self.add_error("codes", text)
         if typed.get("not_on_bureau"):
             if typed.get("status") != DecisionStatus.DECLINED:
                 self.add_error("not_on_bureau", _("This is for a decline alone"))

@@ -527,7 +527,7 @@ class CheckoutAdmin(MoneyAdmin):
         try:
             with transaction.atomic():
                 refund = make()
-                money = f"{checkout.paid_currency} {refund.amount:.2f}"
+                money = f"{checkout.paid_currency} {refund.amount:,.2f}"
                 change = f"refund of {money} ({refund.pk})"
                 if refund.provider_refund:
                     name = refund.provider_refund

@@ -392,8 +392,8 @@ class Checkout(DatedRow):
     def money(self) -> str:
         """The amount paid, or the amount to pay before that."""
         if self.paid_amount is None:
-            return f"{self.currency} {self.amount:.2f}"
-        return f"{self.paid_currency} {self.paid_amount:.2f}"
+            return f"{self.currency} {self.amount:,.2f}"
+        return f"{self.paid_currency} {self.paid_amount:,.2f}"
 
     @property
     def workspace(self) -> Workspace:
@@ -559,7 +559,7 @@ class Refund(DatedRow):
 
     @property
     def money(self) -> str:
-        return f"{self.checkout.paid_currency} {self.amount:.2f}"
+        return f"{self.checkout.paid_currency} {self.amount:,.2f}"
 
     @property
     def workspace(self) -> str:

@@ -369,6 +369,8 @@ class ReportAdmin(ReadOnlyAdmin):
         context |= {"history": history, "timeline": timeline(history), "report": report}
         context["subject"] = subject_facts(report)
         context["waits"] = waits.find_waits(report)
+        disputed = (r.report_id for r in history.results if r.disputed_at)
+        context["disputed"] = set(disputed)
         has_failed = any(r.status == ResultStatus.FAILED for r in history.results)
         is_changeable = self.changeable_row(request, str(report.pk))
         if has_failed and report.is_ended and is_changeable:
