@@ -148,7 +148,9 @@ def explain(folder: Path, workspace_id: UUID, slow: set[str]) -> None:
         page = query.pop("page", 0)
         filters = ReportQuery.model_validate(query).filters()
         with CaptureQueriesContext(connection) as captured:
-            list_reports(workspace_id, "sandbox", filters, page=page, size=20)
+            list_reports(
+                workspace_id, "sandbox", filters, page=page, size=20, counts_all=True
+            )
         plans = []
         for statement in captured.captured_queries:
             with connection.cursor() as cursor:

@@ -8,6 +8,7 @@ from tests.world.clients import Api, company, error_codes, person
 from tests.world.orders import STATUSES, create_report_with_status, two_checks
 from verification.db import base
 from verification.db.base import FAR
+from verification.reports import queries
 from verification.reports.models import Report
 
 SUMMARY = {
@@ -46,6 +47,7 @@ def test_empty_list_is_one_empty_page(api: Api):
         "totalPages": 0,
         "first": True,
         "last": True,
+        "totalIsExact": True,
         "content": [],
     }
 
@@ -111,6 +113,22 @@ def test_full_last_page_is_the_last(api: Api):
     last = page(api, page=1, size=5)
 
     assert (last["last"], last["totalPages"], last["totalElements"]) == (True, 2, 10)
+
+
+def test_search_counts_only_so_many_reports(api: Api, monkeypatch):
+    monkeypatch.setattr(queries, "COUNTED_REPORTS", 3)
+    reports = api.create(*[company(fullName="Baobab Ltd")] * 5, draft=True)
+
+    pages = [page(api, search="baobab", page=n, size=2) for n in range(4)]
+
+    content = [report["id"] for one in pages for report in one["content"]]
+    assert content == [one["id"] for one in reversed(reports)]
+    assert [one["totalIsExact"] for one in pages] == [False, False, True, False]
+    assert [one["totalElements"] for one in pages] == [4, 5, 5, 4]
+    assert [one["totalPages"] for one in pages] == [2, 3, 3, 2]
+    assert [one["last"] for one in pages] == [False, False, True, True]
+    listed = page(api, size=2)
+    assert (listed["totalElements"], listed["totalIsExact"]) == (5, True)
 
 
 def test_page_past_the_end_is_empty(api: Api):

@@ -230,6 +230,7 @@ ONE_PAGE: dict[str, Any] = {
 }
 PAGE: dict[str, Any] = {
     **ONE_PAGE,
+    "totalIsExact": True,
     "content": [
         {
             "id": REPORT_ID,

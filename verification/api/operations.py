@@ -178,10 +178,13 @@ class OperationViewSet(GenericViewSet):
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
         return Response(answer.body, status=declared.status, headers=headers)
 
-    def page_of(self, content: list[Any], total: int | None = None) -> PageEnvelope:
+    def page_of(
+        self, content: list[Any], total: int | None = None, **more: Any
+    ) -> PageEnvelope:
         """Return the requested page in the envelope that the operation declares.
 
-        Without a total the content is the whole list, on one page.
+        Without a total the content is the whole list, on one page. `more` are members
+        that only this envelope has.
         """
         page, size = 0, max(1, len(content))
         if total is None:
@@ -197,6 +200,7 @@ class OperationViewSet(GenericViewSet):
             first=page == 0,
             last=page >= pages - 1,
             content=content,
+            **more,
         )
         return envelope
 

@@ -510,6 +510,9 @@ class ReportSummary(Shape):
 class ReportPage(PageEnvelope):
     """One page of reports, newest first."""
 
+    total_is_exact: bool
+    """False if a search matches more than 10,000 reports: counting stops there, and
+    `totalElements` and `totalPages` are lower bounds. Read on until `last` is true."""
     content: list[ReportSummary]
 
 

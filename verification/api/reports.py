@@ -140,10 +140,15 @@ class ReportViewSet(OperationViewSet):
             self.query.filters(),
             page=self.query.page,
             size=self.query.size,
+            counts_all=True,
         )
         rated = [row.pk for row in found.rows if row.risk_score is not None]
         record_disclosures(rated, Channel.API, self.client.actor)
-        return self.page_of(_summaries(found.rows), found.total)
+        return self.page_of(
+            _summaries(found.rows),
+            found.total + found.has_uncounted,
+            total_is_exact=not found.has_uncounted,
+        )
 
     @_report_operation("getReport", "Get a report", scope=Scope.REPORTS_READ)
     def retrieve(self, request: Request, reportId: UUID) -> ReportBody:

@@ -129,7 +129,7 @@ def read_page(
     """Return one page of ordered rows, and the number of rows on all pages.
 
     `count` counts them faster than the query does. `count_up_to` is the number of rows
-    at which counting stops.
+    at which counting stops, unless the page itself shows more.
     """
     first = page * size
     if count and first >= FAR and (total := count()) < 2 * first:
@@ -145,6 +145,8 @@ def read_page(
     if count_up_to is None:
         total = count() if count else rows.count()
         return ResultPage(found, total, page, size)
+    if found and first + size >= count_up_to:
+        return ResultPage(found, first + size, page, size, has_uncounted=True)
     counted = rows.order_by()[: count_up_to + 1].count()
     total = min(counted, count_up_to)
     return ResultPage(found, total, page, size, counted > count_up_to)
