@@ -1,6 +1,7 @@
 from django.utils.timezone import now, timedelta
 
 from tests.world.clients import person
+from tests.world.orders import create_report_with_status
 from tests.world.staff import change_url, list_url, listed_ids, read_page, reveal
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
@@ -78,3 +79,15 @@ def test_stuck_filter_finds_stuck_reports(rows, superuser):
     waiting = listed_ids(superuser, CheckResult, trouble="waiting")
     results = CheckResult.objects.filter(report=stuck["id"])
     assert waiting - {stuck["id"]} == {str(result.pk) for result in results}
+
+
+def test_stuck_reports_begin_with_the_longest_wait(api, superuser):
+    reports = [create_report_with_status(api, "RUNNING") for _ in range(3)]
+    for report, hours in zip(reports, (4, 2, 3), strict=True):
+        changed = now() - timedelta(hours=hours)
+        Report.objects.filter(pk=report).update(updated_at=changed)
+
+    html = read_page(superuser, list_url(Report), stuck="hour")
+
+    places = [html.index(f"{report}/change/") for report in reports]
+    assert places[0] < places[2] < places[1]

@@ -348,6 +348,11 @@ class ReportAdmin(ReadOnlyAdmin):
     own_pages = {"<uuid:report_id>/document.pdf": "document"}
     refusals = REFUSALS
 
+    def get_ordering(self, request):
+        # The index `reports_under_way` gives the page of stuck reports without a sort.
+        is_stuck = request.GET.get(StuckFilter.parameter_name) == "hour"
+        return ["updated_at"] if is_stuck else super().get_ordering(request)
+
     @admin.display(description="Subject")
     def decrypted_subject(self, report):
         return report.subject
