@@ -5,6 +5,7 @@ import re
 import time
 from html import unescape
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 import pytest
 import requests
@@ -136,6 +137,18 @@ def test_role_follows_the_groups_and_access_ends_without_one(bank, workspace):
     assert not is_logged_in(first)
     assert not workspace.members.exists()
     assert actions()[-2:] == ["member.removed", "user.provider-login-refused"]
+
+
+def test_provider_of_no_workspace_grants_nothing_and_is_found(bank, workspace):
+    assert provider_grants.check_workspaces(databases=["default"]) == []
+    configure(bank, workspace=uuid4())
+
+    (found,) = provider_grants.check_workspaces(databases=["default"])
+    client, answer = enter()
+
+    assert "bank the workspace" in found.msg
+    assert (answer.status_code, refusal(answer)) == (403, "groups")
+    assert not is_logged_in(client)
 
 
 def test_last_owner_stays_one_and_cannot_log_in(bank, workspace):

@@ -17,6 +17,7 @@ from dotenv import dotenv_values
 
 from tests.configuration.test_refusals_to_start import database_url
 from tests.docs.test_configuration import PAGE
+from tests.fakes.identity_provider import make_provider
 from tests.providers.test_every_source import CREDENTIALS
 from tests.web.test_metrics import standby as standby
 from verification.backoffice.models import LookupKey, ensure_probe, fingerprints
@@ -117,6 +118,7 @@ def test_complete_configuration_has_no_complaint(complete: Any):
         ("PRIVACY_CONTACTS", ["dpo@mail.example.net"], "E020"),
         ("DEFAULT_FROM_EMAIL", "Acacia <no-reply@example.com>", "E020"),
         ("SMS_URL", "http://sms.acacia.test", "E021"),
+        ("IDENTITY_PROVIDERS", {"bank-1": make_provider(secret="")}, "E023"),
         ("SIGNING_KEY", b"", "W019"),
         ("OPERATOR_NAME", "Verification reports", "W001"),
         ("TRUSTED_PROXIES", [], "W002"),

@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.core.checks import Tags, register
 
 
 class AccountsConfig(AppConfig):
@@ -6,4 +7,6 @@ class AccountsConfig(AppConfig):
     label = "accounts"
 
     def ready(self) -> None:
-        from verification.accounts import signals  # noqa: F401
+        from verification.accounts import provider_grants, signals  # noqa: F401
+
+        register(provider_grants.check_workspaces, Tags.database, deploy=True)

@@ -8,9 +8,9 @@ provider becomes one, and a superuser can log in while the provider is away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allauth.account.models import EmailAddress
 from allauth.account.utils import filter_users_by_email
@@ -18,7 +18,8 @@ from allauth.socialaccount.models import SocialAccount
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.core.checks import CheckMessage, Error
+from django.db import OperationalError, ProgrammingError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.functional import Promise
@@ -112,8 +113,36 @@ def grant_of(provider: IdentityProvider, groups: Iterable[str]) -> Grant:
     """Return the highest role, and all roles of staff, that the groups grant."""
     held = list(groups)
     roles = [Role(provider.roles[name]) for name in held if name in provider.roles]
+    if roles and not _has_workspace(provider):
+        roles = []
     staff_roles = {role for name in held for role in provider.staff_roles.get(name, ())}
     return Grant(max(roles, key=RANKS.index, default=None), frozenset(staff_roles))
+
+
+def _has_workspace(provider: IdentityProvider) -> bool:
+    found = provider.workspace and Workspace.objects.filter(pk=provider.workspace)
+    return bool(found and found.exists())
+
+
+def check_workspaces(
+    databases: Sequence[str] | None = None, **options: Any
+) -> list[CheckMessage]:
+    """Find providers of workspaces that do not exist, whose members cannot log in."""
+    try:
+        return [
+            Error(
+                f"IDENTITY_PROVIDERS gives {provider.id} the workspace "
+                f"{provider.workspace}, which does not exist: its members cannot log "
+                "in.",
+                hint="Write the id of a workspace (docs/operator/access.md).",
+                id="accounts.E001",
+            )
+            for provider in settings.IDENTITY_PROVIDERS.values()
+            if databases and provider.workspace and not _has_workspace(provider)
+        ]
+    except (OperationalError, ProgrammingError):
+        # Other checks say that the database is away, or has no tables yet.
+        return []
 
 
 def require_allowed(user: User, provider: IdentityProvider) -> None:
@@ -139,7 +168,7 @@ def apply_grant(user: User, provider: IdentityProvider, grant: Grant) -> None:
     """
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     reason = f"Groups of {provider.name}"
-    if provider.workspace and Workspace.objects.filter(pk=provider.workspace).exists():
+    if provider.workspace and _has_workspace(provider):
         change = members.follow_groups(provider.workspace, user, grant.role)
         if change:
             action, member = change

@@ -27,6 +27,7 @@ from psycopg.conninfo import conninfo_to_dict
 from verification.db import embedded, startup
 from verification.db.standbys import read_standbys
 from verification.outbound.targets import is_allowed_host
+from verification.settings.identity_providers import secret_name
 from verification.settings.providers import Adapter
 from verification.settings.secrets import missing_secrets
 from verification.values.clock import now
@@ -162,6 +163,10 @@ def _contradictions(public: str) -> Iterator[Error]:
         if url.scheme == "http" and not is_allowed_host(host, port, options["opened"]):
             text = f"OUTBOUND_PRIVATE_HOSTS lacks {host}: {name} has no https there."
             yield _error("E010", text, "Add it, or name an address with https.")
+    for provider in settings.IDENTITY_PROVIDERS.values():
+        if not provider.secret:
+            text = f"{secret_name(provider.id)} is not set: nobody logs in there."
+            yield _error("E023", text, "Set it to the secret of IDENTITY_PROVIDERS.")
 
 
 def _placeholders() -> Iterator[Error]:

@@ -96,13 +96,17 @@ def read_providers(text: str) -> dict[str, IdentityProvider]:
     return {provider.id: provider for provider in providers}
 
 
+def secret_name(id: str) -> str:
+    """Return the variable with the secret of the provider of this id."""
+    return f"IDENTITY_SECRET_{id.upper().replace('-', '_')}"
+
+
 def _provider(given: dict[str, Any]) -> IdentityProvider:
     if "secret" in given:
         raise _refusal("holds a secret: set it in IDENTITY_SECRET_ and the id")
     id = str(given.get("id", ""))
-    variable = f"IDENTITY_SECRET_{id.upper().replace('-', '_')}"
     try:
-        return IdentityProvider(**given, secret=optional_secret(variable))
+        return IdentityProvider(**given, secret=optional_secret(secret_name(id)))
     except ValidationError as e:
         first = e.errors()[0]
         at = ".".join(str(part) for part in (id, *first["loc"]) if part != "")
