@@ -1,11 +1,15 @@
-"""Clients that send their bodies byte by byte."""
+"""Clients that send their bodies byte by byte, and an identity provider that hangs."""
 
+import json
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
 import requests
+
+from tests.fakes.identity_provider import make_provider
 
 SLOW = 48
 HEAD = (
@@ -53,3 +57,35 @@ def test_slow_clients_get_a_page_at_the_deadline(service, slow):
         # A busy machine refuses some of them at once, and in brief.
         assert code == "503" or "x-request-id" in headers.lower()
     assert statuses in ({"408"}, {"408", "503"})
+
+
+@pytest.mark.slow
+def test_identity_provider_that_hangs_delays_no_other(service, client):
+    headers = {"Authorization": f"Bearer {client.key}"}
+    definitions = f"{service.url}/api/v1/checks/definitions"
+    # It takes connections and answers none.
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as provider:
+        setting = make_provider(
+            issuer=f"http://localhost:{provider.getsockname()[1]}", private=True
+        ).model_dump(mode="json", exclude={"secret"})
+        variables = {
+            "IDENTITY_PROVIDERS": json.dumps([setting]),
+            "IDENTITY_SECRET_BANK": "secret",
+        }
+        with service.changed(**variables), ThreadPoolExecutor(20) as strangers:
+            begun = [
+                strangers.submit(
+                    requests.post,
+                    f"{service.url}/accounts/login/bank/logout/",
+                    {"logout_token": "x"},
+                    timeout=60,
+                )
+                for _ in range(20)
+            ]
+            provider.settimeout(30)
+            provider.accept()[0].close()
+            answers = [
+                requests.get(definitions, headers=headers, timeout=60) for _ in range(5)
+            ]
+            assert {one.result().status_code for one in begun} == {503}
+    assert [answer.status_code for answer in answers] == [200] * 5

@@ -6,11 +6,12 @@ from uuid import UUID
 import pytest
 from django.contrib.auth import SESSION_KEY
 from django.http import HttpResponse
+from django.urls import reverse
 
 from verification.accounts.sessions import SessionStore
 from verification.hosted.subject_data import subject_pages
 from verification.web import bodies
-from verification.web.bodies import limit_body
+from verification.web.bodies import calls_identity_provider, limit_body
 from verification.web.gateway import BodyLimit, Room
 from workspaces import keys
 
@@ -140,3 +141,11 @@ def test_subject_with_a_visit_may_upload_documents():
     assert limit_of(path, HTTP_COOKIE=cookie).room == Room.PEOPLE
     other = f"/c/v/{OTHER}/data/wrong/{OTHER}"
     assert limit_of(other, HTTP_COOKIE=cookie) == STRANGER
+
+
+def test_logins_by_identity_providers_are_told_from_other_paths():
+    routes = ["login", "callback", "end_sessions"]
+    paths = [reverse(f"openid_connect_{route}", args=["bank"]) for route in routes]
+
+    assert all(map(calls_identity_provider, paths))
+    assert not calls_identity_provider(reverse("account_login"))

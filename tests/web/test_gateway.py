@@ -348,6 +348,32 @@ def test_request_that_goes_first_is_answered_while_others_are_refused():
     assert begun == [(200, b"")] * 3
 
 
+def test_logins_by_identity_providers_hold_no_thread_of_others():
+    busy = Busy()
+
+    async def many():
+        gate = make_gate(
+            busy,
+            threads=1,
+            max_waiting=1,
+            calls_identity_provider=lambda path: path.startswith("/busy"),
+        )
+        begun = [asyncio.create_task(send_request(gate, path="/busy")) for _ in "123"]
+        await asyncio.sleep(0.05)
+        answers = (
+            await send_request(gate, path="/x"),
+            await send_request(gate, path="/busy"),
+        )
+        busy.free.set()
+        return *answers, await asyncio.gather(*begun)
+
+    other, late, begun = run(many())
+
+    assert other == (200, b"")
+    assert late == (503, b"overloaded")
+    assert begun == [(200, b"")] * 3
+
+
 def test_refusal_comes_before_the_body_and_its_client_are_looked_at():
     asked = []
 

@@ -33,6 +33,7 @@ from verification.settings.secrets import missing_secrets
 from verification.values.clock import now
 from verification.web.gateway import (
     FIRST_THREADS,
+    IDENTITY_THREADS,
     STREAM_THREADS,
     THREADS,
     WATCHER_PATHS,
@@ -43,7 +44,9 @@ CONFIGURATION = "docs/operator/configuration.md"
 WEB_SERVERS = 2
 # Connections of each process of a web server, including /readyz, /metrics and one for
 # records of requests; threads that read files or refuse requests have none.
-WEB_CONNECTIONS = THREADS + FIRST_THREADS + STREAM_THREADS + len(WATCHER_PATHS) + 1
+WEB_CONNECTIONS = (
+    THREADS + FIRST_THREADS + IDENTITY_THREADS + STREAM_THREADS + len(WATCHER_PATHS) + 1
+)
 # Connections of commands and monitoring
 OTHER_CONNECTIONS = 10
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}

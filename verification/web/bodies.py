@@ -33,6 +33,7 @@ EVENT_PATH = "/api/v1/webhooks/payment-provider"
 CALLBACK_PATHS = "/callbacks/"
 HOSTED_PATHS = ("/b/", "/c/", "/my-data", "/p/", "/r/", "/sandbox/checkout/", "/t/")
 FIRST_PATHS = (*HOSTED_PATHS, "/v/", CALLBACK_PATHS, EVENT_PATH)
+LOGIN_PATH = "/accounts/login/"
 USER_PATHS = ("/admin/", "/console/", "/accounts/")
 MAX_FORM_BYTES = 64 * 1024
 # The one hosted form that takes documents
@@ -49,6 +50,11 @@ _known: dict[bytes, float] = {}
 def goes_first(path: str) -> bool:
     """Return whether a subject, a payer, a referee or a provider waits for this."""
     return path.startswith(FIRST_PATHS)
+
+
+def calls_identity_provider(path: str) -> bool:
+    """Return whether the path begins or ends a login by an identity provider."""
+    return path.startswith(LOGIN_PATH) and path != LOGIN_PATH
 
 
 def page_limit(path: str) -> int | None:

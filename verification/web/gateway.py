@@ -14,7 +14,8 @@ threads can process in MAX_DELAY_SECONDS.
 
 Requests of subjects, payers and providers go first: while the other threads are busy,
 they have threads of their own, so that a flood of API requests neither refuses nor
-delays them.
+delays them. Requests that call an identity provider have threads of their own, always:
+a provider that hangs holds these and no others.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ from urllib.parse import unquote_to_bytes
 THREADS = 8
 # For the requests that go first.
 FIRST_THREADS = 2
+# For the requests that call an identity provider. Two are enough for five logins a
+# second, if the provider answers within a tenth of a second.
+IDENTITY_THREADS = 2
 # A body may take this long, and a second more for each SLOWEST_RATE bytes of it, up to
 # MAX_BODY_SECONDS: time for a document of 10 MB over a line of 18 KB/s.
 BODY_SECONDS = 20
@@ -173,6 +177,7 @@ class Gateway:
         limit_body: Callable[[Environ], BodyLimit | Callable[[], BodyLimit]],
         refuse_briefly: Callable[[Environ], Response] | None = None,
         goes_first: Callable[[str], bool] = lambda path: False,
+        calls_identity_provider: Callable[[str], bool] = lambda path: False,
         threads: int = THREADS,
         body_seconds: float = BODY_SECONDS,
         max_waiting: int = MAX_WAITING,
@@ -182,6 +187,7 @@ class Gateway:
         self.limit_body = limit_body
         self.refuse_briefly = refuse_briefly or refuse_in_text
         self.goes_first = goes_first
+        self.calls_identity_provider = calls_identity_provider
         self.body_seconds = body_seconds
         # The bytes of unfinished bodies, by room and by holder.
         self.held: dict[Room, Counter[str]] = {room: Counter() for room in Room}
@@ -190,6 +196,9 @@ class Gateway:
         self.refusals = 0
         self.threads = _Threads("django", threads, max_waiting, wait_seconds)
         self.first_threads = _Threads("first", FIRST_THREADS, max_waiting, wait_seconds)
+        self.identity_threads = _Threads(
+            "identity", IDENTITY_THREADS, max_waiting, wait_seconds
+        )
         # One each, as a long scrape of the figures must not delay the other.
         self.watcher_threads = {
             path: _Threads("watcher", 1, MAX_WATCHERS, wait_seconds)
@@ -241,6 +250,8 @@ class Gateway:
         """Return the threads that work on requests to this path."""
         if path in LIVENESS_PATHS:
             return self.reserve_thread
+        if self.calls_identity_provider(path):
+            return self.identity_threads
         if self.goes_first(path) and self.threads.are_busy:
             return self.first_threads
         return self.threads
