@@ -2,10 +2,12 @@
 
 import shutil
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
@@ -16,6 +18,7 @@ from verification.audit_trail.models import AuditSeal, TrailState, UnsealedEvent
 from verification.audit_trail.seals import seal_events
 from verification.backoffice import audit
 from verification.backoffice.models import AuditEvent
+from verification.values.clock import now
 from workspaces.models import Workspace
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("documents")]
@@ -167,6 +170,43 @@ def test_anchor_of_another_key_is_found(events, documents: Path):
 
     file.write_text("{}")
     assert faults()[0].endswith("cannot be read.")
+
+
+@pytest.mark.parametrize(("hours", "files"), [(0.5, 1), (2, 2)])
+def test_anchors_are_written_hourly_whatever_the_database_says(
+    events, workspace, documents: Path, hours, files
+):
+    with superuser() as cursor:
+        cursor.execute("UPDATE audit_trail_trailstate SET anchored_number = 999")
+    record(workspace, 1)
+    with time_machine.travel(now() + timedelta(hours=hours)):
+        seal_events()
+        assert faults() == ["The anchor of event 999 is gone."]
+
+    assert len(list(documents.glob("audit/*/*.json"))) == files
+
+
+def test_anchor_that_is_late_is_said(events, workspace):
+    record(workspace, 2)
+    seal_events()
+    assert faults() == []
+
+    with time_machine.travel(now() + timedelta(hours=4)):
+        assert faults() == ["Event 11 and those behind it have no anchor."]
+
+
+def test_anchor_of_the_future_is_said_and_followed(events, workspace, documents: Path):
+    record(workspace, 1)
+    with time_machine.travel(now() + timedelta(days=2)):
+        seal_events()
+    record(workspace, 1)
+    seal_events()
+
+    files = sorted(documents.glob("audit/*/*.json"))
+    assert len(files) == 3
+    assert faults() == [
+        f"The anchor {files[-1].relative_to(documents / 'audit')} is of the future."
+    ]
 
 
 def test_check_of_the_night_goes_on_where_it_was(events, monkeypatch):

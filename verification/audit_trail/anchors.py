@@ -3,7 +3,8 @@
 An attacker who can write the database can change an event and recompute all later
 hashes. Earlier anchors then disagree with the seals. The job writes one an hour, while
 events are sealed, to the folder `audit` of the document storage, beside the journal of
-erasures, and one for each run to the log. The key of certificates signs them.
+erasures, and one for each run to the log. The key of certificates signs them. When the
+next is due follows from the files: an attacker could move a time in the database.
 
 A restore loses events that were sealed since the backup, and their numbers are used
 again. `accept` records that in a signed file.
@@ -26,6 +27,7 @@ from verification.audit_trail.models import (
     read_state,
     write_state,
 )
+from verification.db.ids import time_of_id
 from verification.privacy import certificates, journal
 from verification.values.clock import now
 from verification.values.local_time import utc_text
@@ -55,19 +57,35 @@ def anchor(*, is_new: bool) -> None:
     run writes the file, and `check_anchors` finds one that is late.
     """
     number, hashed = last_seal()
-    state, at = read_state(), now()
+    at = now()
     facts = {
         "type": "audit-anchor",
         "number": number,
         "hash": hashed.hex(),
         "at": utc_text(at),
-        "previous": state.anchored_number,
+        "previous": read_state().anchored_number,
     }
     if is_new:
         log.info("audit trail sealed", extra=_logged(facts))
-    is_due = state.anchored_at is None or at - state.anchored_at >= EVERY
-    if number > state.anchored_number and is_due and _write(facts, at):
-        write_state(anchored_number=number, anchored_at=at)
+    try:
+        if not _is_due(number, at):
+            return
+        journal.write_file(_name(at, number), _signed(facts))
+    except Exception as e:
+        # A bucket raises errors of its own.
+        log.error("an anchor was not written: %s", type(e).__name__)
+        return
+    write_state(anchored_number=number)
+
+
+def _is_due(number: int, at: datetime) -> bool:
+    """Return whether the last seal needs an anchor in a file now."""
+    newest = next(_read([], newest_first=True), None)
+    if newest is None or newest["number"] == number:
+        return newest is None and number > 0
+    age = at - datetime.fromisoformat(newest["at"])
+    is_recent = timedelta(0) <= age < EVERY
+    return newest["type"] == "audit-restore" or not is_recent
 
 
 def accept(reason: str) -> int:
@@ -86,13 +104,12 @@ def accept(reason: str) -> int:
     }
     journal.write_file(_name(at, number), _signed(facts))
     log.warning("audit trail continues after a restore", extra=_logged(facts))
-    write_state(anchored_number=number, anchored_at=None)
+    write_state(anchored_number=number)
     return number
 
 
 def check_anchors() -> list[str]:
     """Return the faults of the anchors and of the seals that they name."""
-    state = read_state()
     found: list[str] = []
     try:
         files = list(_read(found))
@@ -102,13 +119,21 @@ def check_anchors() -> list[str]:
     anchored = _anchors(files)
     found += [fault for _, fault in _compare(anchored)]
     there = {f["number"] for f in files} | {0}
-    named = {a.previous for a in anchored} | {state.anchored_number}
+    named = {a.previous for a in anchored} | {read_state().anchored_number}
     found += [f"The anchor of event {n} is gone." for n in sorted(named - there)]
-    number, _ = last_seal()
-    written_at = state.anchored_at
-    if number > state.anchored_number and written_at and now() - written_at > LATE:
-        found.append(f"No anchor was written since {utc_text(written_at)}.")
-    return found
+    return [*found, *_check_times(files)]
+
+
+def _check_times(files: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the faults of anchors that are late or of the future."""
+    at, late = now(), utc_text(now() - LATE)
+    newest = files[-1] if files else {"number": 0, "at": ""}
+    first = AuditSeal.objects.filter(number__gt=newest["number"]).first()
+    if first and newest["at"] < late and at - time_of_id(first.event_id) > LATE:
+        yield f"Event {first.number} and those behind it have no anchor."
+    for file in files:
+        if file["at"] > utc_text(at + EVERY):
+            yield f"The anchor {file['name']} is of the future."
 
 
 def _anchors(files: list[dict[str, Any]]) -> list[Anchor]:
@@ -137,11 +162,12 @@ def _compare(anchored: list[Anchor]) -> Iterator[tuple[int, str]]:
                 yield one.number, fault
 
 
-def _read(found: list[str]) -> Iterator[dict[str, Any]]:
-    """Return the facts of each file that is signed; add others to `found`."""
+def _read(found: list[str], *, newest_first: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the facts of each file that is signed; add others to `found`."""
     keys = {key.pk: key.pem for key in certificates.published_keys()}
-    for month in sorted(journal.list_folder(FOLDER)[0]):
-        for file in sorted(journal.list_folder(f"{FOLDER}/{month}")[1]):
+    for month in sorted(journal.list_folder(FOLDER)[0], reverse=newest_first):
+        names = journal.list_folder(f"{FOLDER}/{month}")[1]
+        for file in sorted(names, reverse=newest_first):
             name = f"{month}/{file}"
             try:
                 entry = journal.read_file(f"{FOLDER}/{name}")
@@ -159,15 +185,6 @@ def _read(found: list[str]) -> Iterator[dict[str, Any]]:
                 yield facts
             else:
                 found.append(f"The anchor {name} is not signed by this service.")
-
-
-def _write(facts: dict[str, Any], at: datetime) -> bool:
-    try:
-        journal.write_file(_name(at, facts["number"]), _signed(facts))
-    except Exception as e:
-        log.error("an anchor was not written: %s", type(e).__name__)
-        return False
-    return True
 
 
 def _logged(facts: dict[str, Any]) -> dict[str, Any]:

@@ -39,8 +39,8 @@ class TrailState(models.Model):
     # Events up to this id that were there before the trigger wait for their seals.
     filled_to = models.UUIDField(null=True)
     is_filled = models.BooleanField(default=False)
+    # The number of the newest file of an anchor: the check finds out if it is gone.
     anchored_number = models.BigIntegerField(default=0)
-    anchored_at = models.DateTimeField(null=True)
     # The last number that the check under way has compared, and its faults so far.
     check_number = models.BigIntegerField(null=True)
     check_found = models.JSONField(default=list)
