@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
 from tests.upgrades.story import documents as documents
+from tests.world.logs import log_lines as log_lines
 from verification.audit_trail import check
 from verification.audit_trail.anchors import accept
 from verification.audit_trail.models import AuditSeal, TrailState, UnsealedEvent
@@ -19,6 +20,7 @@ from verification.audit_trail.seals import seal_events
 from verification.backoffice import audit
 from verification.backoffice.models import AuditEvent
 from verification.values.clock import now
+from verification.values.local_time import utc_text
 from workspaces.models import Workspace
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("documents")]
@@ -209,6 +211,19 @@ def test_anchor_of_the_future_is_said_and_followed(events, workspace, documents:
     ]
 
 
+def test_event_that_is_dated_long_before_its_neighbours_is_found(events, workspace):
+    old = now() - timedelta(days=300)
+    with time_machine.travel(old):
+        (forged,) = record(workspace, 1)
+    record(workspace, 1)
+    seal_events()
+
+    (fault,) = faults()
+    assert fault.startswith(
+        f"Event 11 ({forged.pk}) is dated {utc_text(forged.created_at)}, hours before"
+    )
+
+
 def test_check_of_the_night_goes_on_where_it_was(events, monkeypatch):
     monkeypatch.setattr(check, "BATCH_SIZE", 4)
     monkeypatch.setattr(check, "JOB_SECONDS", 0)
@@ -223,3 +238,26 @@ def test_check_of_the_night_goes_on_where_it_was(events, monkeypatch):
     state = TrailState.objects.get()
     assert (state.check_number, state.faults) == (None, 1)
     assert state.check_found == [f"Event 2 ({events[1].pk}) is missing."]
+
+
+@pytest.mark.parametrize("job", [check.check_nightly, check.continue_check])
+def test_check_that_was_moved_past_events_begins_again(events, job):
+    with superuser() as cursor:
+        cursor.execute("UPDATE audit_trail_trailstate SET check_number = 999")
+        cursor.execute(
+            "DELETE FROM backoffice_auditevent WHERE id = %s", [events[1].pk]
+        )
+
+    job()
+
+    found = TrailState.objects.get().check_found
+    assert f"Event 2 ({events[1].pk}) is missing." in found
+
+
+def test_outcome_of_a_check_is_logged_with_the_last_seal(events, log_lines):
+    check.check_nightly()
+
+    last = AuditSeal.objects.last()
+    (line,) = [line for line in log_lines() if line["message"] == "audit trail checked"]
+    assert (line["number"], line["hash"]) == (10, bytes(last.hash).hex())
+    assert line["faults"] == 0

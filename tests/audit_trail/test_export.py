@@ -124,6 +124,16 @@ def test_receiver_that_dies_three_times_loses_no_event(
     assert lag() == (0, 0)
 
 
+def test_position_beyond_the_last_event_sends_all_again(events, syslog):
+    TrailState.objects.update(exported_number=10**9)
+    assert lag()[0] == 10
+
+    export_events()
+
+    assert numbers(syslog.taken) == list(range(1, 11))
+    assert TrailState.objects.get().exported_number == 10
+
+
 def test_line_has_the_address_and_proves_its_hash(events, syslog):
     export_events()
 

@@ -127,7 +127,7 @@ def check_anchors() -> list[str]:
 def _check_times(files: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the faults of anchors that are late or of the future."""
     at, late = now(), utc_text(now() - LATE)
-    newest = files[-1] if files else {"number": 0, "at": ""}
+    newest: dict[str, Any] = files[-1] if files else {"number": 0, "at": ""}
     first = AuditSeal.objects.filter(number__gt=newest["number"]).first()
     if first and newest["at"] < late and at - time_of_id(first.event_id) > LATE:
         yield f"Event {first.number} and those behind it have no anchor."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,8 +14,8 @@ from django.db import connection, transaction
 from verification.audit_trail import anchors
 from verification.audit_trail.models import (
     START,
-    AuditSeal,
     UnsealedEvent,
+    last_seal,
     read_state,
     write_state,
 )
@@ -25,12 +25,15 @@ from verification.db.encryption import UnknownKey
 from verification.db.ids import time_of_id
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.values.clock import now
+from verification.values.local_time import utc_text
 
 BATCH_SIZE = 5_000
 JOB_SECONDS = 20
 MAX_SHOWN = 100
 # After this an event that waits for its seal is a fault.
 LATE = timedelta(hours=1)
+# An event that is dated so long before the one that was sealed before it is a fault.
+OUT_OF_ORDER = timedelta(hours=6)
 # Events that have no seal and are missing in the list of unsealed events
 UNSEALED = """
 SELECT e.id FROM backoffice_auditevent e
@@ -54,9 +57,9 @@ def check_everything() -> tuple[int, list[str]]:
 
 @job
 def check_nightly() -> None:
-    """Begin a check of all events, or go on with one that is under way."""
-    if read_state().check_number is None:
-        write_state(check_number=0, check_found=[])
+    """Begin a check of all events, from the first one: the database may lie."""
+    read_state()
+    write_state(check_number=0, check_found=[])
     continue_check()
 
 
@@ -68,6 +71,10 @@ def continue_check() -> None:
         if not is_mine or state.check_number is None:
             return
         number, found = state.check_number, list(state.check_found)
+        if number > (last := last_seal()[0]):
+            found.append(f"The check stood at event {number}, the last one is {last}.")
+            number = 0
+        _log("checking the audit trail", after=number)
         stop_at = time.monotonic() + JOB_SECONDS
         while beat() and time.monotonic() < stop_at:
             step = _check_seals(number, found)
@@ -85,7 +92,7 @@ def _check_seals(after: int, found: list[str]) -> tuple[int, int] | None:
     Returns the last number and the number of seals, or None after the last seal. Each
     hash is compared with the stored hash before it, so one changed event is one fault.
     """
-    previous = _hash_at(after)
+    previous, previous_at = _seal_at(after)
     number, size = after, 0
     for number, sealed, event_id, event in read_page(after, BATCH_SIZE):
         expected = after + 1
@@ -94,16 +101,24 @@ def _check_seals(after: int, found: list[str]) -> tuple[int, int] | None:
             previous = None
         if fault := _fault_of(number, sealed, event_id, event, previous):
             found.append(f"Event {number} ({event_id}) {fault}.")
+        if (at := event[1]) is not None:
+            if previous_at and previous_at - at > OUT_OF_ORDER:
+                dated = f"dated {utc_text(at)}, hours before the one before it"
+                found.append(f"Event {number} ({event_id}) is {dated}.")
+            previous_at = at
         after, previous = number, sealed
         size += 1
     return (number, size) if size else None
 
 
-def _hash_at(number: int) -> bytes | None:
+def _seal_at(number: int) -> tuple[bytes | None, datetime | None]:
+    """Return the hash of a seal and the time of its event, None if they are gone."""
     if number == 0:
-        return START
-    row = AuditSeal.objects.filter(pk=number).first()
-    return bytes(row.hash) if row else None
+        return START, None
+    for there, sealed, _, event in read_page(number - 1, 1):
+        if there == number:
+            return sealed, event[1]
+    return None, None
 
 
 def _fault_of(
@@ -122,6 +137,12 @@ def _fault_of(
     return ""
 
 
+def _log(message: str, **facts: Any) -> None:
+    """Log a step of the check: a log store sees events that were left out."""
+    number, hashed = last_seal()
+    log.info(message, extra={"number": number, "hash": hashed.hex(), **facts})
+
+
 def _finish(found: list[str]) -> list[str]:
     """Check what needs all seals, record the outcome and return all faults."""
     if read_state().is_filled:
@@ -136,6 +157,7 @@ def _finish(found: list[str]) -> list[str]:
     found += anchors.check_anchors()
     for fault in found[:MAX_SHOWN]:
         log.error("audit trail: %s", fault)
+    _log("audit trail checked", faults=len(found))
     write_state(
         check_number=None,
         check_found=found[:MAX_SHOWN],

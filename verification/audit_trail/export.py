@@ -27,6 +27,7 @@ from django.conf import settings
 from verification.audit_trail.models import (
     START,
     AuditSeal,
+    last_seal,
     read_state,
     write_state,
 )
@@ -61,7 +62,7 @@ def export_events() -> None:
         if not is_mine:
             return
         stop_at = time.monotonic() + JOB_SECONDS
-        number = read_state().exported_number
+        number = _position()
         while beat() and time.monotonic() < stop_at:
             lines = list(_lines_after(number))
             if not lines:
@@ -79,13 +80,21 @@ def export_events() -> None:
 
 def lag() -> tuple[int, float]:
     """Return how many sealed events wait for the export, and the age of the oldest."""
-    number = read_state().exported_number
-    last = AuditSeal.objects.order_by("-number").first()
-    oldest = AuditSeal.objects.filter(number__gt=number).order_by("number").first()
-    if last is None or oldest is None:
+    waiting = AuditSeal.objects.filter(number__gt=_position())
+    oldest = waiting.order_by("number").first()
+    if oldest is None:
         return 0, 0.0
     age = (now() - time_of_id(oldest.event_id)).total_seconds()
-    return last.number - oldest.number + 1, max(0.0, age)
+    return last_seal()[0] - oldest.number + 1, max(0.0, age)
+
+
+def _position() -> int:
+    """Return the last number that the store has taken, or 0 to send all again.
+
+    A number beyond the last seal was written by somebody else, to hide events.
+    """
+    number = read_state().exported_number
+    return number if number <= last_seal()[0] else 0
 
 
 def _lines_after(start: int) -> Iterator[dict[str, Any]]:
