@@ -153,10 +153,17 @@ def test_end_that_was_cut_off_is_found_until_a_restore_is_accepted(events, works
     assert faults() == []
 
 
-def test_folder_of_anchors_that_is_gone_is_said_until_accepted(events, documents: Path):
+def test_folder_of_anchors_that_is_gone_is_said_until_accepted(
+    events, workspace, documents: Path
+):
     shutil.rmtree(documents)
+    seal_events()
     assert faults() == ["The anchor of event 10 is gone."]
-    assert accept("The disk of the folder failed") == 10
+    # The next anchor names the one before it.
+    record(workspace, 1)
+    seal_events()
+    assert faults() == ["The anchor of event 10 is gone."]
+    assert accept("The disk of the folder failed") == 11
     assert faults() == []
 
     shutil.rmtree(documents)

@@ -57,18 +57,19 @@ def anchor(*, is_new: bool) -> None:
     run writes the file, and `check_anchors` finds one that is late.
     """
     number, hashed = last_seal()
-    at = now()
+    previous, at = read_state().anchored_number, now()
     facts = {
         "type": "audit-anchor",
         "number": number,
         "hash": hashed.hex(),
         "at": utc_text(at),
-        "previous": read_state().anchored_number,
+        "previous": previous,
     }
     if is_new:
         log.info("audit trail sealed", extra=_logged(facts))
     try:
-        if not _is_due(number, at):
+        # A second file of the same event would hide that the first is gone.
+        if number in (0, previous) or not _is_due(number, at):
             return
         journal.write_file(_name(at, number), _signed(facts))
     except Exception as e:
@@ -82,7 +83,7 @@ def _is_due(number: int, at: datetime) -> bool:
     """Return whether the last seal needs an anchor in a file now."""
     newest = next(_read([], newest_first=True), None)
     if newest is None or newest["number"] == number:
-        return newest is None and number > 0
+        return newest is None
     age = at - datetime.fromisoformat(newest["at"])
     is_recent = timedelta(0) <= age < EVERY
     return newest["type"] == "audit-restore" or not is_recent
@@ -139,8 +140,15 @@ def _check_times(files: list[dict[str, Any]]) -> Iterator[str]:
 def _anchors(files: list[dict[str, Any]]) -> list[Anchor]:
     """Return the anchors of the files, except anchors that a restore has ended."""
     restores = [f for f in files if f["type"] == "audit-restore"]
+    # It also declares that files which earlier anchors name are lost.
+    restored_at = max((r["at"] for r in restores), default="")
     return [
-        Anchor(f["name"], f["number"], f["hash"], f["previous"])
+        Anchor(
+            f["name"],
+            f["number"],
+            f["hash"],
+            f["previous"] if f["at"] > restored_at else 0,
+        )
         for f in files
         if f["type"] == "audit-anchor"
         and not any(r["number"] < f["number"] and f["at"] <= r["at"] for r in restores)
