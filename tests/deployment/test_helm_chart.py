@@ -51,7 +51,9 @@ YOURS = {
     },
 }
 PAGE = (settings.BASE_DIR / "docs/operator/kubernetes.md").read_text()
-OF_THE_PAGE = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
+BLOCKS = [yaml.safe_load(b) for b in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+# Its first values, with the certificates
+OF_THE_PAGE = BLOCKS[0] | BLOCKS[1]
 IN_THE_CLUSTER = {
     "networkPolicy": YOURS["networkPolicy"] | {"database": []},
     "cloudNativePG": {"enabled": True, "roleSecret": "role"},
@@ -399,6 +401,38 @@ def command(pod: dict[str, Any]) -> str:
     shell, option, line = pod["containers"][0]["command"]
     assert (shell, option) == ("sh", "-c")
     return str(line)
+
+
+def test_command_replaces_the_key_of_the_secret(render: Render):
+    command = {"FIELD_KEYS_COMMAND": "vault kv get secret/keys"}
+    found = pods(render(YOURS | {"settings": YOURS["settings"] | command}))
+
+    for pod in found.values():
+        assert "FIELD_KEYS_FILE" not in variables(pod)
+        assert "LOOKUP_KEY_FILE" in variables(pod)
+        (source,) = pod["volumes"][0]["projected"]["sources"]
+        keys = {item["key"] for item in source["secret"]["items"]}
+        assert "field_keys" not in keys
+        assert "lookup_key" in keys
+
+
+def test_all_pods_have_the_certificates_of_the_page(render: Render):
+    mounted = {each["mountPath"] for each in OF_THE_PAGE["extraVolumeMounts"]}
+
+    for pod in pods(render(OF_THE_PAGE)).values():
+        assert mounted <= {m["mountPath"] for m in pod["containers"][0]["volumeMounts"]}
+        assert {each["name"] for each in OF_THE_PAGE["extraVolumes"]} <= {
+            each["name"] for each in pod["volumes"]
+        }
+
+
+def test_alerts_lead_to_the_runbooks_of_the_values(render: Render):
+    monitoring = {"enabled": True, "runbooks": "https://docs.acacia.test/operator"}
+    documents = render(YOURS | {"monitoring": monitoring})
+    (rule,) = [one for one in documents if one["kind"] == "PrometheusRule"]
+
+    links = re.findall(r"runbook_url': '(\S+)runbooks.html#", str(rule))
+    assert set(links) == {"https://docs.acacia.test/operator/"}
 
 
 def test_probes_ask_what_the_service_answers(render: Render):

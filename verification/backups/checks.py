@@ -226,7 +226,7 @@ def _warnings() -> Iterator[Warning]:
         yield _warning("W009", text, "Register a sender and name it.")
     if _is_database_in_the_clear():
         text = "A DATABASE_URL has no sslmode: its connection may be in the clear."
-        yield _warning("W010", text, "Append ?sslmode=verify-full.")
+        yield _warning("W010", text, "Append ?sslmode=verify-full&sslrootcert=…")
     is_encrypted = settings.EMAIL_USE_TLS or settings.EMAIL_USE_SSL
     if settings.EMAIL_HOST not in LOCAL_HOSTS and not is_encrypted:
         text = "EMAIL_URL has no TLS: links in messages travel in the clear."

@@ -73,6 +73,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- without (list $public.hostname .Values.address.sandboxHost .Values.address.productionHost) "" | uniq | join "," -}}
 {{- end -}}
 
+{{/* The settings that files of the Secret hold: those that come from nowhere else. */}}
+{{- define "verification.keys" -}}
+{{- $keys := deepCopy .Values.secrets.keys -}}
+{{- range $setting, $_ := .Values.settings -}}
+{{- $keys = omit $keys (regexReplaceAll "_(COMMAND|FILE)$" $setting "") -}}
+{{- end -}}
+{{- toJson $keys -}}
+{{- end -}}
+
 {{/* The environment. It stands in the pods, because hooks run before a ConfigMap would exist. */}}
 {{- define "verification.env" -}}
 - {name: HOST, value: "0.0.0.0"}
@@ -85,7 +94,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 - {name: PRODUCTION_HOST, value: {{ . | quote }}}
 {{- end }}
 - {name: TRUSTED_PROXIES, value: {{ join "," .Values.trustedProxies | quote }}}
-{{- range $name, $key := .Values.secrets.keys }}
+{{- range $name, $key := include "verification.keys" . | fromJson }}
 - {name: {{ $name }}_FILE, value: /etc/verification/secrets/{{ $key }}}
 {{- end }}
 {{- if .Values.monitoring.enabled }}
@@ -125,7 +134,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
       - secret:
           name: {{ $root.Values.secrets.existingSecret }}
           items:
-            {{- range $name, $key := $root.Values.secrets.keys }}
+            {{- range $name, $key := include "verification.keys" $root | fromJson }}
             {{- if ne $name "DATABASE_URL" }}
             - {key: {{ $key }}, path: {{ $key }}}
             {{- else if not $isOurs }}
@@ -217,6 +226,9 @@ spec:
         - {name: secrets, mountPath: /etc/verification/secrets, readOnly: true}
         - {name: tmp, mountPath: /tmp}
         - {name: data, mountPath: /var/lib/verification}
+        {{- with $root.Values.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
         {{- if and .hasBackups $root.Values.backup.existingClaim }}
         - {name: backups, mountPath: /var/backups/verification}
         {{- end }}
@@ -227,6 +239,9 @@ spec:
     - {name: data, persistentVolumeClaim: {claimName: {{ $root.Values.documents.existingClaim }}}}
     {{- else }}
     - {name: data, emptyDir: {sizeLimit: 64Mi}}
+    {{- end }}
+    {{- with $root.Values.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
     {{- if and .hasBackups $root.Values.backup.existingClaim }}
     - {name: backups, persistentVolumeClaim: {claimName: {{ $root.Values.backup.existingClaim }}}}
