@@ -97,8 +97,9 @@ TYPED = {
     "ends_on": str(localdate(timezone=NAIROBI) + timedelta(days=30)),
 }
 PAST = timedelta(minutes=5)
-# Milliseconds that the browser waits for an element.
-PATIENCE = 8_000
+# Milliseconds that the browser waits for an element: on a busy machine the first page
+# takes many.
+PATIENCE = 30_000
 # Text of Python objects that a page shows by mistake.
 REPR = re.compile(
     r"object at 0x|\b[A-Z]\w+ object \(|<[A-Z]\w+: |datetime\.|Decimal\(|UUID\("
