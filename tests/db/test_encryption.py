@@ -77,17 +77,6 @@ def test_value_sealed_by_the_first_release_is_readable():
     assert encryption.unseal(sealed, **PLACE) == b"12345678"
 
 
-def test_deflated_value_is_readable():
-    sealed = bytes.fromhex(
-        "02026b31886c99e7f8cc437ff69d8754ab02884e0d572fdd18309214"
-        "bdd47484cdfbf87aacc920bcd4226d3b43fcfda424e0137c7208be40"
-        "88315d0dc9f72f843a9742179e5f5963eaa2b718"
-    )
-
-    assert encryption.unseal(sealed, **PLACE) == EVENT
-    assert encryption.is_compressed(sealed)
-
-
 def test_compressed_value_of_the_first_such_release_is_readable():
     sealed = bytes.fromhex(
         "03026b31569d91842ceb16a3b14afcb3ddfd0ce37fe064e9411a22ff"

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hmac
 import os
 import uuid
-import zlib
 from collections.abc import Iterable
 from functools import cache
 from hashlib import blake2b
@@ -39,13 +38,11 @@ from zstandard import (
     ZstdDecompressor,
 )
 
-# The first byte of a sealed value. Nothing writes DEFLATED any more.
-PLAIN, DEFLATED, COMPRESSED = 1, 2, 3
+# The first byte of a sealed value. No release wrote a 2.
+PLAIN, COMPRESSED = 1, 3
 NONCE_BYTES = 12
-# Compressed values are read with these files, which therefore never change. The first
-# holds the examples of all events. zstd's trainer made the second from the values that
-# orders of every check in the sandbox seal.
-DEFLATE_DICTIONARY = Path(__file__).with_name("sealed_values.dictionary").read_bytes()
+# Compressed values are read with this file, which therefore never changes. zstd's
+# trainer made it from the values that orders of every check in the sandbox seal.
 DICTIONARY = ZstdCompressionDict(
     Path(__file__).with_name("sealed_values.zstd").read_bytes()
 )
@@ -100,26 +97,16 @@ def unseal(sealed: bytes, *, column: str, row: object) -> bytes:
     plaintext = _cipher(key_id, column).decrypt(
         nonce, ciphertext, _associated_data(column, row, version)
     )
-    return _decompress(plaintext, version)
+    return _zstd.decompress(plaintext) if version == COMPRESSED else plaintext
 
 
 def is_compressed(sealed: bytes) -> bool:
     return sealed[0] != PLAIN
 
 
-def _decompress(value: bytes, version: int) -> bytes:
-    if version == COMPRESSED:
-        return _zstd.decompress(value)
-    if version == DEFLATED:
-        # Raw deflate with a window of 16 KB
-        inflate = zlib.decompressobj(wbits=-14, zdict=DEFLATE_DICTIONARY)
-        return inflate.decompress(value) + inflate.flush()
-    return value
-
-
 def key_id_of(sealed: bytes) -> str:
     """Return the id of the key that sealed this value."""
-    if len(sealed) < 2 or sealed[0] not in (PLAIN, DEFLATED, COMPRESSED):
+    if len(sealed) < 2 or sealed[0] not in (PLAIN, COMPRESSED):
         raise UnknownKey("not a sealed value, or one of an unknown version")
     return sealed[2 : 2 + sealed[1]].decode("ascii", "replace")
 
@@ -260,13 +247,20 @@ def _to_uuid8(hashed: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=raw[:6] + marks + raw[9:])
 
 
-class KeyedHashField(models.BinaryField):
-    """A column for the results of `keyed_hash`."""
+class _KeyedField:
+    """A field that is its base field in the database and in migrations."""
+
+    base_path: str
 
     def deconstruct(self) -> Any:
-        # In the database and in migrations it is its base field.
-        name, _, *rest = super().deconstruct()
-        return name, "django.db.models.BinaryField", *rest
+        name, _, *rest = super().deconstruct()  # type: ignore[misc]
+        return name, self.base_path, *rest
+
+
+class KeyedHashField(_KeyedField, models.BinaryField):
+    """A column for the results of `keyed_hash`."""
+
+    base_path = "django.db.models.BinaryField"
 
     @staticmethod
     def rehashed(value: bytes, keys: Iterable[bytes]) -> bytes:
@@ -276,12 +270,10 @@ class KeyedHashField(models.BinaryField):
         return value
 
 
-class KeyedUUIDField(models.UUIDField):
+class KeyedUUIDField(_KeyedField, models.UUIDField):
     """A column for the results of `keyed_uuid`."""
 
-    def deconstruct(self) -> Any:
-        name, _, *rest = super().deconstruct()
-        return name, "django.db.models.UUIDField", *rest
+    base_path = "django.db.models.UUIDField"
 
     @staticmethod
     def rehashed(value: uuid.UUID, keys: Iterable[bytes]) -> uuid.UUID:
@@ -290,12 +282,10 @@ class KeyedUUIDField(models.UUIDField):
         return value
 
 
-class KeyedUUIDsField(ArrayField):
+class KeyedUUIDsField(_KeyedField, ArrayField):
     """A column for several results of `keyed_uuid`."""
 
-    def deconstruct(self) -> Any:
-        name, _, *rest = super().deconstruct()
-        return name, "django.contrib.postgres.fields.ArrayField", *rest
+    base_path = "django.contrib.postgres.fields.ArrayField"
 
     @staticmethod
     def rehashed(value: list[uuid.UUID], keys: Iterable[bytes]) -> list[uuid.UUID]:
@@ -303,12 +293,10 @@ class KeyedUUIDsField(ArrayField):
         return [KeyedUUIDField.rehashed(one, further) for one in value]
 
 
-class KeyedTermsField(ArrayField):
+class KeyedTermsField(_KeyedField, ArrayField):
     """Keyed hashes of 64 bits each, by which a row is searched."""
 
-    def deconstruct(self) -> Any:
-        name, _, *rest = super().deconstruct()
-        return name, "django.contrib.postgres.fields.ArrayField", *rest
+    base_path = "django.contrib.postgres.fields.ArrayField"
 
     @staticmethod
     def rehashed(value: list[int], keys: Iterable[bytes]) -> list[int]:
