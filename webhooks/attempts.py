@@ -236,7 +236,7 @@ def renew_claims(claims: Sequence[Claim]) -> None:
     _postpone(claims, LEASE_SECONDS, is_leased=True)
 
 
-def release_claims(claims: Sequence[Claim], seconds: float = 0) -> None:
+def release_claims(claims: Sequence[Claim], seconds: float) -> None:
     """Release unsent claims: they are due again after this number of seconds."""
     _postpone(claims, seconds, is_leased=False)
 

@@ -40,9 +40,8 @@ from workspaces.models import (
     Workspace,
 )
 
-# The backgrounds of `hosted.css`: the page, cards and notes.
+# The light backgrounds of `hosted.css`: the page, cards and notes.
 LIGHT = ("#ffffff", "#f6f8f7", "#e2f2f0")
-DARK = ("#131b19", "#0c1211", "#12302d")
 
 PNG_START = b"\x89PNG\r\n\x1a\n"
 MIN_LOGO_SIDE = 16

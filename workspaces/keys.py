@@ -12,7 +12,7 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any
@@ -37,9 +37,6 @@ PREFIXES = {Environment.SANDBOX: "vrf_test_", Environment.PRODUCTION: "vrf_live_
 RANDOM_CHARACTERS = 32
 CHECKSUM_CHARACTERS = 6
 SHAPE = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
-
-# A rotated key works for this long beside its successor, if the caller names no time.
-OVERLAP = timedelta(hours=24)
 
 
 class NotApproved(Exception):
@@ -174,13 +171,13 @@ def revoke(key: ApiKey, at: datetime | None = None) -> bool:
 
 @transaction.atomic
 def rotate(
-    key: ApiKey, *, old_ends_at: datetime | None = None, made_by: int | None = None
+    key: ApiKey, *, old_ends_at: datetime, made_by: int | None
 ) -> tuple[ApiKey, str]:
     """Issue a successor with the same rights, and set the end of the old key.
 
     The successor of a key with an expiry lives as long as that key. Raises KeyHasEnded.
     """
-    if not key.is_usable or not revoke(key, old_ends_at or now() + OVERLAP):
+    if not key.is_usable or not revoke(key, old_ends_at):
         raise KeyHasEnded(f"{key} has ended, or is being replaced already.")
     lifetime = key.expires_at - key.created_at if key.expires_at else None
     successor, text = issue(

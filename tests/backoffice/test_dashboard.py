@@ -25,7 +25,7 @@ from tests.world.staff import (
 )
 from verification.backoffice import widgets
 from verification.checks.models import CheckResult
-from verification.db.ids import uuid7
+from verification.db.ids import first_id_at, uuid7
 from verification.golive.models import NameChange
 from verification.jobs.models import Job
 from verification.notifications.models import Block, Notification
@@ -33,7 +33,7 @@ from verification.notifications.recipients import block
 from verification.payments.models import Refund
 from verification.privacy.models import SubjectRequest
 from verification.reports.models import Report
-from verification.staff.dashboard import BOX_ENVIRONMENTS, BOXES, figures, first_id
+from verification.staff.dashboard import BOX_ENVIRONMENTS, BOXES, figures
 from verification.values.local_time import format_nairobi
 from webhooks.models import Configuration
 from workspaces.create import OPERATOR_ID, operator_account
@@ -198,7 +198,7 @@ def result_at(api, at, status="COMPLETED", ms=100) -> None:
     made = report.results.first()
     report.results.exclude(pk=made.pk).delete()
     CheckResult.objects.filter(pk=made.pk).update(
-        id=first_id(at),
+        id=first_id_at(at),
         status=status,
         completed_at=at,
         next_attempt_at=None,
@@ -241,7 +241,7 @@ def test_revenue_is_charges_less_refunds(api, live_api):
     ]:
         at = AT - timedelta(days=1)
         LedgerEntry.objects.create(
-            id=UUID(int=first_id(at).int + amount + 10_000),
+            id=UUID(int=first_id_at(at).int + amount + 10_000),
             account=owner,
             kind=kind,
             amount=amount,
@@ -257,7 +257,7 @@ def test_day_of_revenue_begins_at_midnight_in_nairobi(live_api):
     for hour in (20, 22):
         at = datetime(2026, 11, 19, hour, 30, tzinfo=UTC)
         LedgerEntry.objects.create(
-            id=first_id(at),
+            id=first_id_at(at),
             account=live_api.account,
             kind="CHARGE",
             amount=-hour,
@@ -277,8 +277,8 @@ def test_charts_have_a_label_and_accept_no_data():
 
 
 def test_new_ids_are_above_the_first_id_of_now():
-    assert first_id(now()) <= uuid7()
-    assert first_id(now() + timedelta(seconds=2)) > uuid7()
+    assert first_id_at(now()) <= uuid7()
+    assert first_id_at(now() + timedelta(seconds=2)) > uuid7()
 
 
 def test_menu_shows_the_version(superuser: Client):

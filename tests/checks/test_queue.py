@@ -17,12 +17,12 @@ from verification.checks.due_checks import (
     TURN_INTERVAL,
     assign_turns,
     claim,
-    wake_up,
 )
 from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
+from verification.jobs.queue import schedule_job
 
 pytestmark = pytest.mark.django_db
 SECOND = timedelta(seconds=1)
@@ -149,7 +149,7 @@ def test_two_runs_schedule_one_job(api, one_check):
 
 
 def test_run_schedules_no_job_after_an_earlier_one(api, one_check):
-    wake_up(now() + SECOND)
+    schedule_job(JobName.RUN_DUE_CHECKS, at=now() + SECOND)
 
     api.work()
 

@@ -207,7 +207,9 @@ def test_successor_has_the_same_rights_and_both_keys_work(issue, clock):
     old.creates_per_minute = 7
     old.save()
 
-    new, new_text = keys.rotate(old)
+    new, new_text = keys.rotate(
+        old, old_ends_at=now() + timedelta(hours=24), made_by=None
+    )
 
     assert (new.scopes, new.name) == (["reports:read"], "shop")
     assert keys.find(new_text).creates_per_minute == 7
@@ -221,7 +223,7 @@ def test_successor_has_the_same_rights_and_both_keys_work(issue, clock):
 def test_old_key_ends_at_the_given_time(issue):
     old, old_text = issue()
 
-    keys.rotate(old, old_ends_at=now())
+    keys.rotate(old, old_ends_at=now(), made_by=None)
 
     assert keys.find(old_text) is None
 
@@ -231,9 +233,9 @@ def test_ended_or_replaced_key_gets_no_successor(issue):
     keys.revoke(revoked)
     expired, _ = issue(expires_at=now() - timedelta(seconds=1))
     followed, _ = issue()
-    keys.rotate(followed)
+    keys.rotate(followed, old_ends_at=now(), made_by=None)
 
     for key in (revoked, expired, followed):
         with pytest.raises(keys.KeyHasEnded):
-            keys.rotate(key)
+            keys.rotate(key, old_ends_at=now(), made_by=None)
     assert ApiKey.objects.count() == 4

@@ -265,9 +265,9 @@ def refuse_admin(request: HttpRequest) -> HttpResponse | None:
     match = request.resolver_match
     name = match.url_name if match else None
     if name == "login":
-        return _redirect_to_view("account_login", _next(request))
+        return _redirect_with_next(reverse("account_login"), _next(request))
     if not request.user.is_authenticated:
-        return _redirect_to_view("account_login", request.get_full_path())
+        return _redirect_with_next(reverse("account_login"), request.get_full_path())
     if not request.user.is_staff:
         # Members get the answer of a page that does not exist.
         raise Http404
@@ -283,10 +283,6 @@ def _next(request: HttpRequest) -> str:
     url = request.GET.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(url, allowed_hosts=None)
     return url if is_ours and url.startswith("/") else reverse("admin:index")
-
-
-def _redirect_to_view(name: str, after: str) -> HttpResponse:
-    return _redirect_with_next(reverse(name), after)
 
 
 def _redirect_with_next(url: str, after: str) -> HttpResponse:

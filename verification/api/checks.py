@@ -232,7 +232,6 @@ class PackagePage(PageEnvelope):
 class CheckDefinitionViewSet(OperationViewSet):
     """The checks that can be requested."""
 
-    http_method_names = ["get", "head"]
     lookup_url_kwarg = "checkName"
     lookup_value_converter = "str"
     lookup_description = "The name of the check, such as KRA_PIN."
@@ -273,8 +272,6 @@ class CheckDefinitionViewSet(OperationViewSet):
 
 class PackageViewSet(OperationViewSet):
     """The packages that can be ordered."""
-
-    http_method_names = ["get", "head"]
 
     @operation(
         "listPackages",

@@ -56,7 +56,6 @@ class CorrectionPage(PageEnvelope):
 class CorrectionViewSet(OperationViewSet):
     """Corrections of reports of the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head"]
     lookup_url_kwarg = "correctionId"
     lookup_description = "The id of the correction."
 

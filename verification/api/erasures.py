@@ -64,7 +64,6 @@ class CertificateBody(Shape):
 class ErasureViewSet(OperationViewSet):
     """Erasures of people in the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head"]
     lookup_url_kwarg = "erasureId"
     lookup_description = "The id of the erasure."
 

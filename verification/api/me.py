@@ -86,8 +86,6 @@ class Balance(Shape):
 
 
 class MeViewSet(OperationViewSet):
-    http_method_names = ["get", "head"]
-
     @operation(
         "getMe",
         "Get the key",
@@ -117,8 +115,6 @@ class MeViewSet(OperationViewSet):
 
 
 class BalanceViewSet(OperationViewSet):
-    http_method_names = ["get", "head"]
-
     @operation(
         "getBalance",
         "Get the balance",

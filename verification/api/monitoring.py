@@ -160,7 +160,6 @@ class RulePage(PageEnvelope):
 class MonitoringViewSet(OperationViewSet):
     """Rules of the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head", "post", "delete"]
     lookup_url_kwarg = "monitoringId"
     lookup_description = "The id of the rule."
 
@@ -276,7 +275,6 @@ class MonitoringViewSet(OperationViewSet):
 class AlertViewSet(OperationViewSet):
     """Alerts of the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head", "patch", "put"]
     lookup_url_kwarg = "alertId"
     lookup_description = "The id of the alert."
 

@@ -101,6 +101,8 @@ class OperationViewSet(GenericViewSet):
     answers with, or a response.
     """
 
+    # Neither OPTIONS nor TRACE; a route has the methods that its actions declare.
+    http_method_names = ["get", "head", "post", "patch", "put", "delete"]
     lookup_value_converter = "uuid"
     lookup_description: ClassVar[str] = ""
     """What the document says of the parameter in the path."""

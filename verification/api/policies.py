@@ -78,8 +78,6 @@ class PolicyVersionPage(PageEnvelope):
 class PolicyViewSet(OperationViewSet):
     """The versions of the policy of the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head"]
-
     @operation(
         "listPolicyVersions",
         "List the versions of your policy",

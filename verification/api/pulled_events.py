@@ -113,8 +113,6 @@ class EventPage(Shape):
 class PulledEventViewSet(OperationViewSet):
     """Events of the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head"]
-
     @operation(
         "listEvents",
         "Pull events",

@@ -92,7 +92,6 @@ def _report_operation(
 class ReportViewSet(OperationViewSet):
     """Reports of the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head", "post", "delete"]
     lookup_url_kwarg = "reportId"
     lookup_description = "The id of the report."
 

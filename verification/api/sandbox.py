@@ -87,7 +87,6 @@ class SandboxViewSet(OperationViewSet):
 
     permission_classes = [IsTestKey, HasScope]
     common_problems = {"sandbox-only": "SandboxForbidden"}
-    http_method_names = ["get", "head", "post"]
 
 
 class ReservedSubject(Shape):
@@ -218,8 +217,6 @@ def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> An
 
 class SandboxSubjectViewSet(SandboxViewSet):
     """The reserved numbers of the sandbox."""
-
-    http_method_names = ["get", "head"]
 
     @operation(
         "listSandboxSubjects",

@@ -235,8 +235,6 @@ def _error(code: str) -> AttemptError | None:
 class WebhookConfigurationViewSet(OperationViewSet):
     """The configuration of the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head", "post", "delete"]
-
     @operation(
         "configureWebhooks",
         "Create or replace the configuration",
@@ -290,7 +288,6 @@ class WebhookConfigurationViewSet(OperationViewSet):
 class DeliveryViewSet(OperationViewSet):
     """Deliveries of the key's workspace, in the key's environment."""
 
-    http_method_names = ["get", "head", "post"]
     lookup_url_kwarg = "deliveryId"
     lookup_description = "The id of the delivery: its event's id, and its `webhook-id`."
 
@@ -349,8 +346,6 @@ class DeliveryViewSet(OperationViewSet):
 
 class WebhookSendingViewSet(OperationViewSet):
     """Events that are sent on request."""
-
-    http_method_names = ["post"]
 
     @action(detail=False, methods=["post"])
     @operation(

@@ -29,7 +29,7 @@ from django.urls import URLPattern, path
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
 from django.utils.timezone import make_aware
-from unfold.admin import ModelAdmin, TabularInline
+from unfold.admin import ModelAdmin
 from unfold.contrib.filters.admin import RangeDateTimeFilter, TextFilter
 
 from verification.backoffice import audit
@@ -506,22 +506,6 @@ class ReadOnlyAdmin(RevealingAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.entry_form is not None and super().has_add_permission(request)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class ReadOnlyInline(TabularInline):
-    """Rows that belong to the page's row. `fields` names their columns."""
-
-    extra = 0
-    can_delete = False
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        return list(self.fields or ())
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -74,13 +74,13 @@ CLAIM_DUE, CLAIM_QUEUED = (
 )
 
 
-def wake_up(at: datetime | None = None) -> None:
-    """Run due checks after the caller's transaction commits, or at this time."""
-    schedule_job(JobName.RUN_DUE_CHECKS, at=at)
+def wake_up() -> None:
+    """Run due checks after the caller's transaction commits."""
+    schedule_job(JobName.RUN_DUE_CHECKS)
 
 
 def wake_up_row(at: datetime) -> Rows:
-    """Like `wake_up`, as a row that the caller inserts together with its own."""
+    """Run due checks at this time, by a row that the caller inserts with its own."""
     return job_row(JobName.RUN_DUE_CHECKS, at=at)
 
 

@@ -124,8 +124,8 @@ def read_rows(
     offer: Offer,
     columns: Mapping[int, str],
     *,
-    ignored: Collection[int] = (),
-    skipped: Collection[int] = (),
+    ignored: Collection[int],
+    skipped: Collection[int],
 ) -> Rows:
     """Return the rows of a sheet as texts by the name of an input.
 

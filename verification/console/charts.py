@@ -40,6 +40,7 @@ TICKS = [
     )
 ]
 MOST_TICKS = 5
+LINES_HEIGHT = 150
 DOT = '<circle class="f1" cx="{}" cy="{}" r="{}"/>'
 
 Write = Callable[[float], str]
@@ -141,13 +142,11 @@ def draw_lines(
     now: Sequence[float | None],
     before: Sequence[float | None],
     *,
-    height: int = 150,
     write: Write,
-    dates: int = 3,
 ) -> SafeString:
     """Draw a line, and the previous period's dashed. A value of None has no point."""
     known = [value for value in (*now, *before) if value is not None]
-    top, bottom = round_up(max(known, default=0)), height - BELOW
+    top, bottom = round_up(max(known, default=0)), LINES_HEIGHT - BELOW
     step = 98 / max(len(labels) - 1, 1)
     places = [1 + step * number for number in range(len(labels))]
 
@@ -171,14 +170,15 @@ def draw_lines(
         if value is not None
     )
     lines = line(before, "base dashed") + line(now, "k1")
-    inside = _grid(height) + SafeString(lines + "".join(days))
+    inside = _grid(LINES_HEIGHT) + SafeString(lines + "".join(days))
     if drawn := points(now):
         x, y = drawn[-1]
         last = next(value for value in reversed(now) if value is not None)
         inside += format_html(DOT, _x(x), _y(y), 4)
         inside += _label(write(last), x, y + 20 if y + 24 < bottom else y - 10)
-    inside += _dates(labels, places, dates, height)
-    return _plot(name, words, height, _scale(top, height), inside, SCALE)
+    inside += _dates(labels, places, 3, LINES_HEIGHT)
+    scale = _scale(top, LINES_HEIGHT)
+    return _plot(name, words, LINES_HEIGHT, scale, inside, SCALE)
 
 
 def draw_ranges(

@@ -9,7 +9,6 @@ from uuid import UUID
 from django import forms
 from django.db import transaction
 from django.http import HttpResponse
-from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.checks.models import CheckDefinition
@@ -53,6 +52,7 @@ from verification.decisions.models import (
     ReasonCode,
     SecondMemberRule,
     notice_rule_of,
+    reason_text,
     rule_of,
 )
 from verification.decisions.notices import credit_results
@@ -284,7 +284,7 @@ def decision_form(
         for row in reason_codes.codes_of(place.workspace)
         if row.active and is_about(row.code, report.subject_type, types)
     ]
-    texts = {row.code: _text(row.words) for row in codes}
+    texts = {row.code: reason_text(row.words) for row in codes}
     weighed = weigh_reasons(report, list(texts))
     return DecisionForm(
         place.posted,
@@ -433,7 +433,7 @@ def _decision_view(decision: Decision, names: dict[str, str]) -> dict[str, Any]:
         "row": decision,
         "maker": _maker(decision, names),
         "second": names.get(decision.second_by) or decision.second_by,
-        "reasons": [_text(each) for each in decision.reasons],
+        "reasons": [reason_text(each) for each in decision.reasons],
         "why": why_of(decision),
     }
 
@@ -442,10 +442,6 @@ def _maker(decision: Decision, names: dict[str, str]) -> str:
     if version := decision.policy_version:
         return _("Version %(number)s of the policy") % {"number": version.number}
     return names.get(decision.made_by) or decision.made_by
-
-
-def _text(words: dict[str, str]) -> str:
-    return words["textSw" if get_language() == "sw" else "text"]
 
 
 @member_required(write=Permission.MANAGE_SETTINGS)

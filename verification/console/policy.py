@@ -8,7 +8,6 @@ from uuid import UUID
 from django import forms
 from django.contrib.auth.models import User
 from django.http import HttpResponse
-from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.console.base import (
@@ -28,6 +27,7 @@ from verification.decisions.models import (
     PolicyMode,
     PolicyState,
     PolicyVersion,
+    reason_text,
 )
 from verification.decisions.policies import (
     DryRun,
@@ -229,9 +229,8 @@ def _open_rules(
 
 
 def _code_choices(place: Place) -> list[tuple[str, str]]:
-    key = "textSw" if get_language() == "sw" else "text"
     active = [row for row in codes_of(place.workspace) if row.active]
-    return [(row.code, row.words[key]) for row in active]
+    return [(row.code, reason_text(row.words)) for row in active]
 
 
 @post_required(Permission.MANAGE_SETTINGS)

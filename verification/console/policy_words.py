@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.checks.finding_words import flag_name
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.console.base import Text
 from verification.console.words import WORDS, Topic
-from verification.decisions.models import Decision
+from verification.decisions.models import Decision, reason_text
 from verification.decisions.reason_codes import codes_of
 from verification.decisions.rules import (
     NUMBERS,
@@ -93,11 +92,10 @@ class Names:
 
     @classmethod
     def of(cls, workspace: Workspace) -> Names:
-        key = "textSw" if get_language() == "sw" else "text"
         return cls(
             {one.name: one.title for one in CheckDefinition.objects.all()},
             _package_names(workspace),
-            {row.code: row.words[key] for row in codes_of(workspace)},
+            {row.code: reason_text(row.words) for row in codes_of(workspace)},
         )
 
     def reasons_of(self, rule: Rule) -> list[str]:

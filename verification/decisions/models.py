@@ -13,6 +13,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
+from django.utils.translation import get_language
 
 from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import NUMBER_DIGITS, number_of_id
@@ -27,6 +28,11 @@ MAX_NOTE_LENGTH = 1000
 MAX_TEXT_LENGTH = 200
 MAX_WAITING_DAYS = 30
 CODE_PATTERN = r"[A-Z][A-Z0-9_]{1,39}"
+
+
+def reason_text(words: dict[str, str]) -> str:
+    """Return a stored reason in the language of the page or document."""
+    return words["textSw" if get_language() == "sw" else "text"]
 
 
 class DecisionStatus(models.TextChoices):

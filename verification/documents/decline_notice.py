@@ -8,7 +8,7 @@ from django.conf import settings
 from django.utils import translation
 
 from verification.decisions import notices
-from verification.decisions.models import AdverseNotice, NoticeFact
+from verification.decisions.models import AdverseNotice, NoticeFact, reason_text
 from verification.documents import pdf
 from verification.values.formats import one_line
 from verification.values.local_time import FULL_FORMAT, format_nairobi
@@ -27,7 +27,6 @@ def notice_pdf(
 def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, Any]:
     report, decision = notice.report, notice.decision
     requester = report.workspace.requester
-    text = "textSw" if language == "sw" else "text"
     waits = notice.waits_until
     return {
         "language": language,
@@ -50,7 +49,7 @@ def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, 
             }
             for one in notices.bureaus_of(notice)
         ],
-        "reasons": [one_line(reason[text]) for reason in decision.reasons],
+        "reasons": [one_line(reason_text(reason)) for reason in decision.reasons],
         "law": notices.law(language),
         "freeCopy": notices.free_copy(language),
         "operator": settings.OPERATOR_NAME,

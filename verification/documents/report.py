@@ -9,7 +9,7 @@ from typing import Any
 
 import segno
 from django.conf import settings
-from django.utils.translation import get_language, override
+from django.utils.translation import override
 
 from verification import links
 from verification.checks.events import consent_status_of
@@ -25,7 +25,7 @@ from verification.checks.finding_words import (
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
 from verification.consents.models import Consent, ConsentStatus
-from verification.decisions.models import DecisionState
+from verification.decisions.models import DecisionState, reason_text
 from verification.documents import pdf
 from verification.reports.models import Report, SubjectType
 from verification.values.formats import one_line
@@ -161,10 +161,9 @@ def _decision(report: Report) -> dict[str, Any]:
     decision = final.order_by("number").last()
     if decision is None or decision.final_at is None:
         return {"status": "none", "at": ""}
-    text = "textSw" if get_language() == "sw" else "text"
     return {
         "status": decision.status,
-        "reasons": [one_line(reason[text]) for reason in decision.reasons],
+        "reasons": [one_line(reason_text(reason)) for reason in decision.reasons],
         "at": format_nairobi(decision.final_at),
         "maker": decision.made_by_kind,
         "second": decision.needs_second,

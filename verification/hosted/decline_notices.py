@@ -27,6 +27,7 @@ from verification.decisions.models import (
     DecisionState,
     DecisionStatus,
     FactKind,
+    reason_text,
 )
 from verification.documents.decline_notice import notice_pdf
 from verification.hosted.consent_page import OpenConsent
@@ -128,7 +129,6 @@ def _path(visited: OpenConsent, notice: AdverseNotice) -> str:
 def _context(notice: AdverseNotice) -> dict[str, Any]:
     language = get_language() or "en"
     decision = notice.decision
-    text = "textSw" if language == "sw" else "text"
     successor = successor_of(decision)
     disputable = CheckResult.objects.filter(
         pk__in=notice.result_ids, status=ResultStatus.COMPLETED, disputed_at=None
@@ -136,7 +136,7 @@ def _context(notice: AdverseNotice) -> dict[str, Any]:
     return {
         "notice": notice,
         "decision": decision,
-        "reasons": [reason[text] for reason in decision.reasons],
+        "reasons": [reason_text(reason) for reason in decision.reasons],
         "bureaus": notices.bureaus_of(notice),
         "law": notices.law(language),
         "free_copy": notices.free_copy(language),

@@ -14,7 +14,12 @@ from django.utils.translation import gettext as _
 from verification.checks.finding_words import flag_text, label_of, summary_text, text_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import Consent, ConsentRecord
-from verification.decisions.models import Decision, DecisionStatus, MakerKind
+from verification.decisions.models import (
+    Decision,
+    DecisionStatus,
+    MakerKind,
+    reason_text,
+)
 from verification.privacy.access import SubjectReport
 from verification.privacy.disclosures import RecipientKind, ReportRecipient
 from verification.privacy.models import (
@@ -231,8 +236,7 @@ def _decision_text(decision: Decision) -> str:
     if decision.needs_second:
         maker = _("a person confirmed it")
     at = format_nairobi(decision.final_at, MOMENT) if decision.final_at else ""
-    language = "textSw" if get_language() == "sw" else "text"
-    reasons = "; ".join(one_line(reason[language]) for reason in decision.reasons)
+    reasons = "; ".join(one_line(reason_text(reason)) for reason in decision.reasons)
     text = f"{outcome}: {at} ({maker})."
     return f"{text} {_('Reasons')}: {reasons}." if reasons else text
 

@@ -107,9 +107,9 @@ def locked_cause(consent: Consent) -> str:
     return f"{request_cause(consent)}:locked"
 
 
-def code_cause(consent: Consent, number: int | None = None) -> str:
-    """Return the cause of the last code's message, or of the code with this number."""
-    return f"consent:{consent.pk}:code:{number or consent.codes_sent}"
+def code_cause(consent: Consent) -> str:
+    """Return the cause of the last code's message."""
+    return f"consent:{consent.pk}:code:{consent.codes_sent}"
 
 
 def client_messages(report: Report) -> QuerySet[Notification]:

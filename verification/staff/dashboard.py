@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 from django.core.cache import cache
 from django.db import connection
@@ -22,6 +21,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from verification.backoffice import widgets
+from verification.db.ids import first_id_at
 from verification.golive.admin import filter_waiting
 from verification.golive.models import Application, NameChange
 from verification.jobs.models import Job
@@ -370,11 +370,6 @@ def figures(at: datetime) -> Figures:
     return Figures(live_hours, live_days, play_hours, play_days, revenue)
 
 
-def first_id(at: datetime) -> UUID:
-    """Return the lowest id of that time or later (RFC 9562, version 7)."""
-    return UUID(int=int(at.timestamp() * 1000) << 80)
-
-
 def _spans(unit: str, starts: list[datetime], until: datetime) -> tuple[Span, Span]:
     """Return the spans of production and of the sandbox."""
     found = {row[:2]: row[2:] for row in _rows(CHECKS, starts[0], until, unit)}
@@ -393,7 +388,7 @@ def _rows(sql: str, since: datetime, until: datetime, unit: str) -> list[Any]:
         "unit": unit,
         "since": since,
         "until": until,
-        "first": first_id(since - timedelta(hours=1)),
+        "first": first_id_at(since - timedelta(hours=1)),
         "operator": OPERATOR_ID,
     }
     with connection.cursor() as cursor:
