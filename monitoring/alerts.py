@@ -79,12 +79,15 @@ class AlertChange(Shape):
 class EventAlert(Shape):
     id: UUID
     kind: AlertKind
+    """CHANGE: a result changed. NO_ANSWER: a check failed in several runs in a row, so
+    changes may be unnoticed; such an alert has no changes."""
     title: str
     message: str
     severity: Severity
     read: bool
     actioned: bool
     report_id: UUID
+    """The report of the run that raised it."""
     changes: list[AlertChange]
     created_at: Timestamp
 

@@ -39,7 +39,7 @@ from verification.backoffice.roles import SUPERUSER
 from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
 from verification.golive import applications, review
-from verification.golive.applications import InvalidTransition
+from verification.golive.applications import WrongStatus
 from verification.golive.models import Application, DocumentKind
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
@@ -245,7 +245,7 @@ def test_application_is_decided_once_and_in_order(owner, verb):
         "take": lambda: review.take(application.pk, by(reviewer())),
     }
 
-    with pytest.raises(InvalidTransition):
+    with pytest.raises(WrongStatus):
         again[verb]()
 
     assert ApiKey.objects.filter(environment="production").count() == 1
@@ -261,7 +261,7 @@ def test_two_approvals_at_once_make_one_key(owner):
 
     assert sorted(type(each).__name__ for each in done) == [
         "Application",
-        "InvalidTransition",
+        "WrongStatus",
     ]
     assert ApiKey.objects.filter(environment="production").count() == 1
 

@@ -341,7 +341,7 @@ class ColleagueAdmin(PeopleAdmin):
         permissions=["factor"],
     )
     def remove_factor(self, request, form, colleague):
-        return self._request_or_approve(
+        return self._run_with_two(
             request,
             form,
             colleague,
@@ -362,7 +362,7 @@ class ColleagueAdmin(PeopleAdmin):
         permissions=["promote"],
     )
     def promote(self, request, form, colleague):
-        return self._request_or_approve(
+        return self._run_with_two(
             request,
             form,
             colleague,
@@ -372,7 +372,7 @@ class ColleagueAdmin(PeopleAdmin):
             done="The colleague is a superuser now.",
         )
 
-    def _request_or_approve(
+    def _run_with_two(
         self, request, form, colleague, verb, *, approved, requested, done
     ):
         """Run a verb that needs two superusers, and audit which of the two acts."""

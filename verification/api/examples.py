@@ -19,6 +19,14 @@ SUBJECT = {
     "dateOfBirth": "1990-01-31",
     "country": "KE",
 }
+FULL_SUBJECT = {
+    **SUBJECT,
+    "firstName": "Wanjiku",
+    "middleName": None,
+    "lastName": "Kamau",
+    "registrationNumber": None,
+    "email": None,
+}
 CREATE_REQUEST: dict[str, Any] = {
     "reports": [
         {
@@ -120,14 +128,7 @@ REPORT: dict[str, Any] = {
     "status": "READY",
     "reference": "loan-4711",
     "monitoringId": None,
-    "subject": {
-        **SUBJECT,
-        "firstName": "Wanjiku",
-        "middleName": None,
-        "lastName": "Kamau",
-        "registrationNumber": None,
-        "email": None,
-    },
+    "subject": FULL_SUBJECT,
     "checksRequested": ["IDENTITY"],
     "package": None,
     "purpose": "Loan application",
@@ -409,14 +410,7 @@ ALERT: dict[str, Any] = {
 }
 RULE: dict[str, Any] = {
     "id": RULE_ID,
-    "subject": {
-        **SUBJECT,
-        "firstName": "Wanjiku",
-        "middleName": None,
-        "lastName": "Kamau",
-        "registrationNumber": None,
-        "email": None,
-    },
+    "subject": FULL_SUBJECT,
     "checkNames": ["IDENTITY"],
     "package": None,
     "checks": [

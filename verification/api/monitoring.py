@@ -12,10 +12,9 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from monitoring.alerts import AlertChange, edit_alert, mark_all_read
+from monitoring.alerts import AlertChange, EventAlert, edit_alert, mark_all_read
 from monitoring.models import (
     Alert,
-    AlertKind,
     Cadence,
     CheckState,
     PauseReason,
@@ -77,21 +76,8 @@ class AlertEdit(RequestShape):
     actioned: StrictBool | None = None
 
 
-class AlertBody(Shape):
-    id: UUID
+class AlertBody(EventAlert):
     monitoring_id: UUID
-    kind: AlertKind
-    """CHANGE: a result changed. NO_ANSWER: a check failed in several runs in a row, so
-    changes may be unnoticed; such an alert has no changes."""
-    title: str
-    message: str
-    severity: Severity
-    read: bool
-    actioned: bool
-    report_id: UUID
-    """The report of the run that raised it."""
-    changes: list[AlertChange]
-    created_at: Timestamp
 
     @classmethod
     def of(cls, alert: Alert) -> Self:

@@ -49,6 +49,7 @@ from verification.reports.models import Report
 from verification.reports.request import MAX_FAULTS, InvalidRequest
 from verification.reports.status import (
     InvalidTransition,
+    LaunchObstacle,
     NotCancellable,
     NotEditable,
     NotLaunchable,
@@ -87,9 +88,10 @@ CODE_MEMBERS = (
 )
 SECONDS_UNTIL_AVAILABLE = "5"
 LAUNCH_REMEDIES = {
-    "PAYMENT_OUTSTANDING": "The payment has not arrived yet: send the payer the "
-    "paymentUrl. A draft that was free when it was made gets one by an edit.",
-    "NOT_A_DRAFT": "Only a draft can be launched, and this report is one no more.",
+    LaunchObstacle.PAYMENT_OUTSTANDING: "The payment has not arrived yet: send the "
+    "payer the paymentUrl. A draft that was free when it was made gets one by an edit.",
+    LaunchObstacle.NOT_A_DRAFT: "Only a draft can be launched, and this report is one "
+    "no more.",
 }
 
 

@@ -29,6 +29,7 @@ from verification.api.examples import CREATE_RESPONSE, REPORT, RULE
 from verification.api.operations import Operation
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
+from verification.reports.status import LaunchObstacle
 
 Schema = dict[str, Any]
 
@@ -291,11 +292,10 @@ MEMBER_ERROR: Schema = {
         "detail": _TEXT,
     },
 }
-OBSTACLES = ["CONSENT_OUTSTANDING", "PAYMENT_OUTSTANDING", "NOT_A_DRAFT"]
 PROBLEM_PARTS: dict[str, Schema] = {
     "Problem": PROBLEM,
     "ProblemCode": {**_TEXT, "enum": sorted(PROBLEM_KINDS)},
-    "LaunchObstacle": {**_TEXT, "enum": OBSTACLES},
+    "LaunchObstacle": {**_TEXT, "enum": [*LaunchObstacle]},
     **_any_of([f"{REF}ProblemCode", f"{REF}LaunchObstacle"]),
     "MemberError": MEMBER_ERROR,
 }

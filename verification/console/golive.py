@@ -42,7 +42,7 @@ from verification.files.uploads import (
 )
 from verification.golive import applications
 from verification.golive.applications import (
-    InvalidTransition,
+    WrongStatus,
     can_be_checked,
     newest_application,
 )
@@ -171,7 +171,7 @@ SUBMISSION_REFUSALS: Refusals = {
     InvalidRequest: _("The company cannot be checked as it is described. Correct it."),
     applications.Suspended: UNCHANGEABLE,
     applications.NotEditable: _("It is submitted already."),
-    InvalidTransition: _("It is submitted already."),
+    WrongStatus: _("It is submitted already."),
 }
 
 

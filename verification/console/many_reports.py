@@ -72,7 +72,7 @@ class NoLink(Exception):
 
 
 # Why a verb was refused for a report
-Refused = tuple[Report, Text]
+RefusedReport = tuple[Report, Text]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Chosen:
         done: Callable[..., str],
     ) -> HttpResponse:
         """Call the verb for each report, and say for which it was refused."""
-        refused: list[Refused] = []
+        refused: list[RefusedReport] = []
         for report in self.reports:
             try:
                 with transaction.atomic():
@@ -203,7 +203,7 @@ def _quote(chosen: Chosen) -> LaunchQuote:
 
 def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
     quoted = _quote(chosen)
-    refused: list[Refused] = [
+    refused: list[RefusedReport] = [
         (report, " ".join(launch_refusal_texts(blockers, gap, faults)))
         for report, blockers, gap, faults in quoted.refused
     ]

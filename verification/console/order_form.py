@@ -48,7 +48,7 @@ from verification.console.orders import (
 )
 from verification.files.inspection import Busy, Unacceptable
 from verification.files.inspection import Fault as FileFault
-from verification.files.uploads import BUSY, BUSY_MESSAGE
+from verification.files.uploads import BUSY, BUSY_MESSAGE, FAULT_MESSAGES
 from verification.payments.registry import accepts_payments
 from verification.reports.models import PaymentMode, SubjectType
 from verification.reports.pricing import price_of_package
@@ -69,12 +69,8 @@ WIDGETS: dict[str, type[forms.Widget]] = {
     "NOTE": forms.Textarea,
 }
 FILE_FAULTS: dict[FileFault, Any] = {
-    FileFault.EMPTY: _("The file is empty. Choose another one."),
-    FileFault.TOO_LARGE: _("The file is larger than 10 MB. Choose a smaller one."),
+    **FAULT_MESSAGES,
     FileFault.UNKNOWN: _("This is no CSV and no XLSX. Save it as one of these."),
-    FileFault.LIES: _(
-        "The file is not what its name says. Save it anew, as what it is."
-    ),
     FileFault.DAMAGED: _(
         "The file cannot be read. Save it anew, as XLSX or as CSV in UTF-8."
     ),

@@ -74,7 +74,7 @@ NOT_COVERED = _("Nothing is ordered: the balance does not cover it.")
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class SeenQuote:
     """The quote on the page: its key, the digest of the price, known reports."""
 
     key: str
@@ -82,7 +82,7 @@ class Quote:
     known: list[str]
 
 
-def seal_quote(place: Place, quote: Quote) -> str:
+def seal_quote(place: Place, quote: SeenQuote) -> str:
     """Return the quote as a signed text for a hidden field.
 
     Another member, workspace or environment cannot use it.
@@ -95,11 +95,13 @@ def _salt(place: Place) -> str:
     return f"console order {place.member.pk} {place.environment}"
 
 
-def shown_quote(place: Place) -> Quote | None:
+def shown_quote(place: Place) -> SeenQuote | None:
     """Return the quote that the page has shown, or None if it is missing or too old."""
     text = place.request.POST.get("quote", "")
     try:
-        return Quote(*signing.loads(text, salt=_salt(place), max_age=QUOTE_LIFETIME))
+        return SeenQuote(
+            *signing.loads(text, salt=_salt(place), max_age=QUOTE_LIFETIME)
+        )
     except signing.BadSignature:
         return None
 
@@ -236,7 +238,7 @@ def _render(
     texts: Mapping[str, str] | None = None,
     shows_faults: bool = False,
     error: Text = "",
-    changed: Quote | None = None,
+    changed: SeenQuote | None = None,
 ) -> HttpResponse:
     """Show the page with its price: of the item, or without its subject.
 
@@ -259,7 +261,7 @@ def _render(
         if new:
             error = format_html(str(REPEATED), time=moment(new[0].created_at))
     known = [str(report.pk) for report in price.others]
-    quote = Quote(uuid4().hex, price.digest, known)
+    quote = SeenQuote(uuid4().hex, price.digest, known)
     shown = {
         **choice_context(choice, offer),
         "form": form,
@@ -329,7 +331,9 @@ def _ordered(place: Place, choice: Choice, report_id: UUID) -> SafeString:
     return format_html('{} <a href="{}">{}</a>', done, another, link)
 
 
-def _record(place: Place, quote: Quote | None, created: Sequence[NewReport]) -> None:
+def _record(
+    place: Place, quote: SeenQuote | None, created: Sequence[NewReport]
+) -> None:
     """Write the audit trail of an order by a quote, or of a draft without one.
 
     Raises NotAllowed if the member's role was taken, and as `require_known`.

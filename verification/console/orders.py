@@ -72,7 +72,12 @@ from verification.reports.request import (
     named_return_hosts,
     read_orders,
 )
-from verification.reports.status import ConsentGap, NotRetryable, lock_report
+from verification.reports.status import (
+    ConsentGap,
+    LaunchObstacle,
+    NotRetryable,
+    lock_report,
+)
 from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.clock import now
@@ -475,7 +480,7 @@ def covers(client: Client, charge: Decimal) -> bool:
 
 
 PricedCheck = tuple[str, Decimal, UUID | None]
-Refused = tuple[Report, list[str], ConsentGap | None, list[Fault]]
+RefusedLaunch = tuple[Report, list[LaunchObstacle], ConsentGap | None, list[Fault]]
 
 
 def digest_of(reports: Iterable[Iterable[PricedCheck]]) -> str:
@@ -737,7 +742,7 @@ class LaunchQuote:
     charge: Decimal
     digest: str
     # Drafts with codes of `launch_blockers`, or with faults
-    refused: list[Refused]
+    refused: list[RefusedLaunch]
 
 
 def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
@@ -749,7 +754,7 @@ def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
         key=lambda report: places[report.pk],
     )
     drafts: list[Report] = []
-    refused: list[Refused] = []
+    refused: list[RefusedLaunch] = []
     for report in reports:
         results = list(report.results.all())
         blockers, faults = launch_blockers(report, results), find_launch_faults(report)
@@ -765,7 +770,8 @@ def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
         if launches.owes_unasked(draft, (line.price for line in each))
     ]
     if unasked:
-        refused += [(draft, ["PAYMENT_OUTSTANDING"], None, []) for draft in unasked]
+        unpaid = [LaunchObstacle.PAYMENT_OUTSTANDING]
+        refused += [(draft, unpaid, None, []) for draft in unasked]
         drafts = [draft for draft in drafts if draft not in unasked]
         lines, digest = quote_launch(client, drafts)
     charged = [

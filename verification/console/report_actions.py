@@ -44,6 +44,7 @@ from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import (
     ConsentGap,
     InvalidTransition,
+    LaunchObstacle,
     NotCancellable,
     NotLaunchable,
     NotRetryable,
@@ -65,12 +66,14 @@ CONSENT_GAPS = {
 }
 # The texts of CONSENT_OUTSTANDING are those of the gap, above.
 LAUNCH_BLOCKERS = {
-    "PAYMENT_OUTSTANDING": _("The payment has not come yet."),
-    "NOT_A_DRAFT": _("The report is launched already."),
+    LaunchObstacle.PAYMENT_OUTSTANDING: _("The payment has not come yet."),
+    LaunchObstacle.NOT_A_DRAFT: _("The report is launched already."),
 }
 
 
-def blocker_texts(reasons: Sequence[str], gap: ConsentGap | None) -> list[str]:
+def blocker_texts(
+    reasons: Sequence[LaunchObstacle], gap: ConsentGap | None
+) -> list[str]:
     """Return why a draft cannot be launched, in words for members."""
     texts = [CONSENT_GAPS[gap]] if gap else []
     texts += [LAUNCH_BLOCKERS[one] for one in reasons if one in LAUNCH_BLOCKERS]
@@ -84,7 +87,7 @@ NONE_LAUNCHED = _(
 
 
 def launch_refusal_texts(
-    reasons: Sequence[str], gap: ConsentGap | None, faults: Iterable[Fault]
+    reasons: Sequence[LaunchObstacle], gap: ConsentGap | None, faults: Iterable[Fault]
 ) -> list[str]:
     """Return why a draft is left out of a launch of several."""
     return [*blocker_texts(reasons, gap), *(fault_text(one, {}) for one in faults)]

@@ -43,7 +43,7 @@ from verification.console.order_pages import (
     CHANGED,
     LOOK,
     NOT_COVERED,
-    Quote,
+    SeenQuote,
     choice_form,
     require_order_rate,
     require_price_rate,
@@ -186,7 +186,7 @@ def _render(place: Place, form: OrderForm, error: Text = "") -> HttpResponse:
         "error": error,
         "price": price,
         "is_covered": covers(place.client, price.charge),
-        "sealed": seal_quote(place, Quote(uuid4().hex, price.digest, [])),
+        "sealed": seal_quote(place, SeenQuote(uuid4().hex, price.digest, [])),
     }
     return place.render("monitoring/new", shown)
 

@@ -401,19 +401,17 @@ def take_back_outdated(report: Report) -> None:
         return
     at, made = now(), list(report.decisions.all())
     proposal, waiting, present = proposal_of(made), waiting_of(made), present_of(made)
-    is_changed = False
     is_over = bool(report.restricted_at) or not is_decidable(report)
-    if proposal and (is_over or is_outdated(proposal)):
+    pending = [one for one in (proposal, waiting) if one]
+    ended = [one for one in pending if is_over or is_outdated(one)]
+    if proposal in ended:
         withdraw_proposal(report, proposal, JOB_ACTOR)
-        proposal, is_changed = None, True
-    if waiting and (is_over or is_outdated(waiting)):
+    if waiting in ended:
         _withdraw(waiting, JOB_ACTOR, None, at)
         _record_proposal(report, "decline ended before it counted", JOB_ACTOR, at)
-        waiting, is_changed = None, True
     # A proposal or waiting decline takes the place of the decision that counts.
-    if present and not (proposal or waiting):
-        is_changed |= is_outdated(present)
-    if is_changed:
+    counting = present if pending == ended else None
+    if ended or (counting and is_outdated(counting)):
         open_case(report, CaseCause.CHANGED)
 
 

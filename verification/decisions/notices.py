@@ -401,8 +401,8 @@ def add_working_days(at: datetime, days: int) -> datetime:
 
 def is_stopped(notice: AdverseNotice) -> bool:
     """Return whether a correction or a review is open, so that the clock stands."""
-    in_review = notice.review_asked_at is not None and notice.reviewed_at is None
-    return in_review or notice.report_id in reports_under_correction([notice.report_id])
+    disputed = reports_under_correction([notice.report_id])
+    return notice.in_review or notice.report_id in disputed
 
 
 def reports_under_correction(reports: Collection[UUID]) -> set[UUID]:
@@ -428,8 +428,7 @@ def move_clocks() -> None:
     waiting = list(locked.filter(waits_until__isnull=False).order_by("pk"))
     disputed = reports_under_correction([notice.report_id for notice in waiting])
     for notice in waiting:
-        in_review = notice.review_asked_at and not notice.reviewed_at
-        stands = in_review or notice.report_id in disputed
+        stands = notice.in_review or notice.report_id in disputed
         if stands and notice.stopped_at is None:
             notice.stopped_at = at
         elif not stands and notice.stopped_at and notice.waits_until:

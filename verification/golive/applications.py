@@ -69,7 +69,9 @@ class ActingUser:
     actor: audit.Actor
 
 
-class InvalidTransition(DecisionRefused):
+class WrongStatus(DecisionRefused):
+    """The application cannot move from the status that it has."""
+
     def __init__(self, source: str) -> None:
         if source == Status.SUBMITTED:
             why = "the application has to be taken for review first."
@@ -268,11 +270,11 @@ def change_status(
     """Give an application its next status, and record it in the audit trail.
 
     An approval copies the reviewed names and the contact to the workspace. Raises
-    InvalidTransition, and the refusals of `prepare`.
+    WrongStatus, and the refusals of `prepare`.
     """
     application = lock_application(application_id)
     if target not in Application.TRANSITIONS.get(application.status, ()):
-        raise InvalidTransition(application.status)
+        raise WrongStatus(application.status)
     workspace, prefix = application.workspace, FIELD_PREFIXES[target]
     workspace.go_live = Workspace.GoLive(target.value)
     changed = ["go_live"]

@@ -43,7 +43,7 @@ class OwnWorkspace(DecisionRefused):
 
 
 def take(application_id: Any, by: ActingUser) -> Application:
-    """Take an application for review. Raises InvalidTransition and OwnWorkspace."""
+    """Take an application for review. Raises WrongStatus and OwnWorkspace."""
     return change_status(
         application_id, Status.IN_REVIEW, by, lambda a: _require_outsider(a, by.user)
     )
@@ -52,7 +52,7 @@ def take(application_id: Any, by: ActingUser) -> Application:
 def approve(application_id: Any, by: ActingUser) -> Application:
     """Approve an application, create the production key, and send it to an owner.
 
-    Raises InvalidTransition, and DecisionRefused with the reason.
+    Raises WrongStatus, and DecisionRefused with the reason.
     """
 
     def prepare(application: Application) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def approve(application_id: Any, by: ActingUser) -> Application:
 
 
 def reject(application_id: Any, by: ActingUser, reason: str) -> Application:
-    """Reject an application. Raises InvalidTransition and OwnWorkspace."""
+    """Reject an application. Raises WrongStatus and OwnWorkspace."""
 
     def prepare(application: Application) -> dict[str, Any]:
         _require_outsider(application, by.user)

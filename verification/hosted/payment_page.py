@@ -119,13 +119,12 @@ class ProviderReturn:
         """Return whether a poll is under way or about to start."""
         checkout = self.checkout
         # A payer may answer a prompt at the last moment.
-        is_open = checkout.status == CheckoutStatus.OPEN
         is_late = checkout.failure == PromptFailure.TIMED_OUT
-        if not (is_open or is_late) or not checkout.next_poll_at:
+        can_change = is_late or checkout.status == CheckoutStatus.OPEN
+        if not (can_change and checkout.next_poll_at):
             return False
-        if not self.is_polled or checkout.unanswered:
-            return True
-        return is_being_polled(checkout)
+        is_due = not self.is_polled or bool(checkout.unanswered)
+        return is_due or is_being_polled(checkout)
 
 
 def stage_of(

@@ -401,11 +401,13 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
         # The next poll lets the disputes hold the amount.
         Checkout.objects.filter(pk=checkout.pk).update(next_poll_at=refund.ended_at)
         schedule_job(JobName.POLL_DUE_CHECKOUTS)
-    is_rejected_part = status == RefundStatus.REJECTED and not checkout.is_counted
-    if (is_rejected_part and not checkout.review_flags) or (
+    if checkout.is_counted:
         # An edit has replaced the payment, whose payer pays the whole amount again.
-        checkout.is_counted and _without_payment().filter(pk=checkout.pk).exists()
-    ):
+        pays_nothing = _without_payment().filter(pk=checkout.pk).exists()
+    else:
+        # A part whose rest did not come, and which nobody looks at yet
+        pays_nothing = status == RefundStatus.REJECTED and not checkout.review_flags
+    if pays_nothing:
         raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)
 
 

@@ -40,6 +40,7 @@ from verification.reports.request import (
 from verification.reports.status import (
     CHECK_ENDED,
     ConsentGap,
+    LaunchObstacle,
     NotLaunchable,
     NotRetryable,
     Transition,
@@ -86,7 +87,7 @@ def launch_together(client: Client, report_ids: Collection[UUID]) -> list[Report
     _set_prices(client, [report for report in reports if not has_price(report)], at)
     for report in reports:
         if owes_unasked(report, (result.price for result in report.results.all())):
-            raise NotLaunchable(report.status, ["PAYMENT_OUTSTANDING"])
+            raise NotLaunchable(report.status, [LaunchObstacle.PAYMENT_OUTSTANDING])
     movements = [
         movement
         for report in reports
@@ -145,14 +146,16 @@ def owes_unasked(report: Report, prices: Iterable[Decimal]) -> bool:
     return has_payment and not has_price(report) and any(prices)
 
 
-def launch_blockers(report: Report, results: list[CheckResult]) -> list[str]:
-    """Return the codes of why this report cannot be launched now."""
+def launch_blockers(report: Report, results: list[CheckResult]) -> list[LaunchObstacle]:
+    """Return why this report cannot be launched now."""
     if report.status != ReportStatus.DRAFT:
-        return ["NOT_A_DRAFT"]
-    reasons = ["CONSENT_OUTSTANDING"] if consent_gap(report, results) else []
+        return [LaunchObstacle.NOT_A_DRAFT]
+    reasons = []
+    if consent_gap(report, results):
+        reasons.append(LaunchObstacle.CONSENT_OUTSTANDING)
     payment = getattr(report, "payment", None)
     if payment and not (payment.is_settled and is_unrefunded(payment)):
-        reasons.append("PAYMENT_OUTSTANDING")
+        reasons.append(LaunchObstacle.PAYMENT_OUTSTANDING)
     return reasons
 
 

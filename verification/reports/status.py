@@ -103,16 +103,22 @@ class ConsentGap(StrEnum):
     )
 
 
-class NotLaunchable(StatusRefusal):
-    """`reasons`: CONSENT_OUTSTANDING, PAYMENT_OUTSTANDING, NOT_A_DRAFT.
+class LaunchObstacle(StrEnum):
+    CONSENT_OUTSTANDING = "CONSENT_OUTSTANDING"
+    PAYMENT_OUTSTANDING = "PAYMENT_OUTSTANDING"
+    NOT_A_DRAFT = "NOT_A_DRAFT"
 
-    `consent_gap` says why the consent is outstanding.
-    """
+
+class NotLaunchable(StatusRefusal):
+    """`consent_gap` says why the consent is outstanding, if it is."""
 
     message = "A report that is {status} cannot be launched now."
 
     def __init__(
-        self, status: str, reasons: Sequence[str], consent_gap: ConsentGap | None = None
+        self,
+        status: str,
+        reasons: Sequence[LaunchObstacle],
+        consent_gap: ConsentGap | None = None,
     ) -> None:
         super().__init__(status)
         self.reasons, self.consent_gap = list(reasons), consent_gap
