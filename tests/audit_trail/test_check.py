@@ -1,5 +1,6 @@
 """Each change of the audit trail by SQL is found, by whoever may write the database."""
 
+import json
 import shutil
 from contextlib import contextmanager
 from datetime import timedelta
@@ -19,6 +20,7 @@ from verification.audit_trail.models import AuditSeal, TrailState, UnsealedEvent
 from verification.audit_trail.seals import seal_events
 from verification.backoffice import audit
 from verification.backoffice.models import AuditEvent
+from verification.privacy import certificates
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 from workspaces.models import Workspace
@@ -179,6 +181,36 @@ def test_anchor_of_another_key_is_found(events, documents: Path):
 
     file.write_text("{}")
     assert faults()[0].endswith("cannot be read.")
+
+
+def test_anchors_of_a_key_that_is_not_trusted_are_found(events, capsys):
+    key = certificates.published_keys()[0].pk
+    call_command("audit_trail", "verify", "--key", key)
+    assert f"Anchors signed by the key {key}: 1" in capsys.readouterr().out
+
+    with pytest.raises(CommandError, match="faults"):
+        call_command("audit_trail", "verify", "--key", "that of the safe")
+
+
+def test_lines_of_the_log_store_are_compared(events, tmp_path, capsys):
+    seals = AuditSeal.objects.order_by("number")
+    lines = [
+        {"number": s.number, "hash": bytes(s.hash).hex(), "at": utc_text(now())}
+        for s in seals
+    ]
+    file = tmp_path / "lines"
+    file.write_text("Restarted\n" + "\n".join(map(json.dumps, lines)))
+    call_command("audit_trail", "verify", "--anchors", str(file))
+
+    lines[4]["hash"] = lines[3]["hash"]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(CommandError, match="1 faults"):
+        call_command("audit_trail", "verify", "--anchors", str(file))
+    assert "Events up to 5 are not those of line 5." in capsys.readouterr().out
+
+    file.write_text("{}")
+    with pytest.raises(CommandError, match="no anchors"):
+        call_command("audit_trail", "verify", "--anchors", str(file))
 
 
 @pytest.mark.parametrize(("hours", "files"), [(0.5, 1), (2, 2)])

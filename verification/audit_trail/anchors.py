@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -109,20 +110,44 @@ def accept(reason: str) -> int:
     return number
 
 
-def check_anchors() -> list[str]:
-    """Return the faults of the anchors and of the seals that they name."""
+def check_anchors(
+    trusted: Collection[str] = (), lines: Sequence[dict[str, Any]] = ()
+) -> tuple[list[str], Counter[str]]:
+    """Return the faults of the anchors, and the number of files of each key.
+
+    Only signatures of the trusted keys count, or of all published ones if none is
+    given: their table is in the database. `lines` are anchors that a log store kept.
+    """
     found: list[str] = []
     try:
-        files = list(_read(found))
+        files = list(_read(found, trusted))
     except Exception as e:
         # A bucket raises errors of its own.
-        return [f"The folder of anchors cannot be read ({type(e).__name__})."]
-    anchored = _anchors(files)
+        return [
+            f"The folder of anchors cannot be read ({type(e).__name__})."
+        ], Counter()
+    anchored = _anchors([*files, *lines])
     found += [fault for _, fault in _compare(anchored)]
     there = {f["number"] for f in files} | {0}
     named = {a.previous for a in anchored} | {read_state().anchored_number}
     found += [f"The anchor of event {n} is gone." for n in sorted(named - there)]
-    return [*found, *_check_times(files)]
+    return [*found, *_check_times(files)], Counter(f["key"] for f in files)
+
+
+def read_lines(path: str) -> list[dict[str, Any]]:
+    """Return the anchors, restores and exported events of a file of JSON lines."""
+    found = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                facts = orjson.loads(line)
+                kind = facts.get("type", "audit-anchor")
+            except (ValueError, AttributeError):
+                continue
+            if kind == "audit-restore" or {"number", "hash", "at"} <= set(facts):
+                name = {"name": f"line {number}", "type": kind}
+                found.append({"previous": 0, **facts, **name})
+    return found
 
 
 def _check_times(files: list[dict[str, Any]]) -> Iterator[str]:
@@ -170,9 +195,15 @@ def _compare(anchored: list[Anchor]) -> Iterator[tuple[int, str]]:
                 yield one.number, fault
 
 
-def _read(found: list[str], *, newest_first: bool = False) -> Iterator[dict[str, Any]]:
+def _read(
+    found: list[str], trusted: Collection[str] = (), *, newest_first: bool = False
+) -> Iterator[dict[str, Any]]:
     """Yield the facts of each file that is signed; add others to `found`."""
-    keys = {key.pk: key.pem for key in certificates.published_keys()}
+    keys = {
+        key.pk: key.pem
+        for key in certificates.published_keys()
+        if not trusted or key.pk in trusted
+    }
     for month in sorted(journal.list_folder(FOLDER)[0], reverse=newest_first):
         names = journal.list_folder(f"{FOLDER}/{month}")[1]
         for file in sorted(names, reverse=newest_first):
@@ -185,7 +216,7 @@ def _read(found: list[str], *, newest_first: bool = False) -> Iterator[dict[str,
                 is_signed = pem is not None and certificates.is_signed(
                     text.encode(), signature, pem
                 )
-                facts["name"] = name
+                facts["name"], facts["key"] = name, entry["key"]
             except (ValueError, KeyError, TypeError, AttributeError):
                 found.append(f"The anchor {name} cannot be read.")
                 continue

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -45,14 +47,21 @@ LIMIT %s
 log = logging.getLogger("verification.audit_trail")
 
 
-def check_everything() -> tuple[int, list[str]]:
-    """Check all events, record the outcome; return how many there are, and faults."""
+def check_everything(
+    trusted: Collection[str] = (), lines: Sequence[dict[str, Any]] = ()
+) -> tuple[int, list[str], Counter[str]]:
+    """Check all events, and record the outcome.
+
+    Returns how many events there are, the faults, and how many anchors each key has
+    signed. `trusted` and `lines` are those of `check_anchors`.
+    """
     found: list[str] = []
     number = count = 0
     while step := _check_seals(number, found):
         number, size = step
         count += size
-    return count, _finish(found)
+    faults, keys = _finish(found, trusted, lines)
+    return count, faults, keys
 
 
 @job
@@ -143,8 +152,12 @@ def _log(message: str, **facts: Any) -> None:
     log.info(message, extra={"number": number, "hash": hashed.hex(), **facts})
 
 
-def _finish(found: list[str]) -> list[str]:
-    """Check what needs all seals, record the outcome and return all faults."""
+def _finish(
+    found: list[str],
+    trusted: Collection[str] = (),
+    lines: Sequence[dict[str, Any]] = (),
+) -> tuple[list[str], Counter[str]]:
+    """Check what needs all seals, record the outcome; return all faults, and keys."""
     if read_state().is_filled:
         with transaction.atomic(), connection.cursor() as cursor:
             # It reads the indexes of both tables.
@@ -154,7 +167,8 @@ def _finish(found: list[str]) -> list[str]:
         oldest = UnsealedEvent.objects.order_by("event_id").first()
         if oldest and now() - time_of_id(oldest.event_id) > LATE:
             found.append(f"Event {oldest.event_id} still waits for its seal.")
-    found += anchors.check_anchors()
+    faults, keys = anchors.check_anchors(trusted, lines)
+    found += faults
     for fault in found[:MAX_SHOWN]:
         log.error("audit trail: %s", fault)
     _log("audit trail checked", faults=len(found))
@@ -164,4 +178,4 @@ def _finish(found: list[str]) -> list[str]:
         checked_at=now(),
         faults=len(found),
     )
-    return found
+    return found, keys

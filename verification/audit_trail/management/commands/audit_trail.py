@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from verification.audit_trail.anchors import accept
+from verification.audit_trail.anchors import accept, read_lines
 from verification.audit_trail.check import check_everything
 
 
@@ -17,7 +17,17 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        actions.add_parser("verify")
+        verifying = actions.add_parser("verify")
+        verifying.add_argument(
+            "--key",
+            action="append",
+            default=[],
+            metavar="ID",
+            help="trust no key but those that are given",
+        )
+        verifying.add_argument(
+            "--anchors", metavar="FILE", help="compare JSON lines of a log store, too"
+        )
         accepting = actions.add_parser("accept")
         accepting.add_argument("--reason", required=True, metavar="TEXT")
 
@@ -27,7 +37,12 @@ class Command(BaseCommand):
             self.stdout.write(f"The audit trail continues after event {number}.")
             return
         started = time.monotonic()
-        count, faults = check_everything()
+        lines = read_lines(options["anchors"]) if options["anchors"] else []
+        if options["anchors"] and not lines:
+            raise CommandError("The file has no anchors.")
+        count, faults, keys = check_everything(options["key"], lines)
+        for key, number in keys.items():
+            self.stdout.write(f"Anchors signed by the key {key}: {number}")
         for fault in faults:
             self.stdout.write(fault)
         if faults:
