@@ -352,7 +352,8 @@ def test_resume_says_first_which_run_follows_and_what_it_costs(owner, api):
     assert f'href="{resume}"' in page
     assert f'action="{resume}"' not in page
     page = owner.page("monitoring-resume", rule=rule.pk)
-    assert f"The next run begins on {localtime(rule.next_run_at):%-d %b}" in page
+    next_run = localtime(rule.next_run_at, NAIROBI)
+    assert f"The next run begins on {next_run:%-d %b}" in page
     assert "It costs KES 50.00 at today" in page
 
     a_day = timedelta(days=1)

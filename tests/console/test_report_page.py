@@ -17,6 +17,7 @@ from verification.console.timeline import HAPPENED, timeline_of
 from verification.db.ids import uuid7
 from verification.reports.models import Report
 from verification.reports.status import record_note
+from verification.values.local_time import format_nairobi
 from workspaces.models import Workspace
 
 # Reserved in the sandbox: the source refuses the request.
@@ -277,4 +278,4 @@ def test_ended_report_says_until_when_it_is_kept(owner, api):
     until = kept.completed_at + kept.workspace.retention_of("sandbox", kept.created_at)
     words = plain(owner.page("reports-detail", report=made))
 
-    assert f"Kept until {until:%-d %b %Y}" in words
+    assert f"Kept until {format_nairobi(until, 'j M Y')}" in words
