@@ -6,6 +6,7 @@ import io
 import pytest
 from django.core.management import call_command
 
+from tests.fakes.identity_provider import make_provider
 from verification.backups.models import Backup
 from verification.settings.secrets import read_from
 
@@ -29,7 +30,9 @@ def test_review_says_what_members_staff_and_keys_may_do():
     assert "| subjects:erase | DELETE /api/v1/reports/{reportId}/subject |" in text
 
 
-def test_review_follows_the_configuration(settings):
+def test_review_follows_the_configuration(settings, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
+    settings.IDENTITY_PROVIDERS = {"bank": make_provider()}
     settings.REDIS_URL = "rediss://user:hunter2@cache.operator.test"
     settings.AUDIT_EXPORT_URL = "syslog+tls://logs.operator.test:6514"
     Backup.objects.create(rows=1, seconds=302.4)
@@ -38,7 +41,13 @@ def test_review_follows_the_configuration(settings):
 
     assert "Redis cache.operator.test" in text
     assert "hunter2" not in text
-    assert "| Jobs | Log store logs.operator.test, by syslog+tls |" in text
+    flow = text.partition("## Data flow")[2].partition("\n## ")[0]
+    assert flow.count("logs.operator.test") == 1
+    assert "| Jobs | Log store logs.operator.test, by syslog+tls |" in flow
+    recipients = text.partition("## Other recipients")[2].partition("\n## ")[0]
+    assert "| Log store logs.operator.test | the audit trail, with names" in recipients
+    assert "| Identity provider id.bank.test | when its members" in recipients
+    assert "| OpenTelemetry collector | traces" in recipients
     assert "took 302 seconds" in text
     assert "| deploy.W007 | No source is configured" in text
 
@@ -50,6 +59,8 @@ def test_review_names_keys_and_holds_none(settings, monkeypatch):
 
     assert "| FIELD_KEYS | FIELD_KEYS_FILE | AES-256-GCM" in text
     assert "Ids of FIELD_KEYS: k1." in text
+    assert "certificates of erasures, anchors of the audit trail" in text
+    assert "| API keys | made here | SHA-256 |" in text
     keys = [key for _, key in settings.FIELD_KEYS] + list(settings.LOOKUP_KEY)
     for secret in [settings.SECRET_KEY, *map(base64.b64encode, keys)]:
         assert (secret if isinstance(secret, str) else secret.decode()) not in text

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db.models import Exists, Model, OuterRef, Q
 
 from monitoring.models import Rule
+from verification import tracing
 from verification.batches.models import UPLOAD_RETENTION, Upload
 from verification.checks import next_results
 from verification.checks.callbacks import ANSWER_RETENTION
@@ -383,6 +385,17 @@ def recipients_section() -> Section:
         rows.append(("Africa's Talking", "messages by SMS", "https"))
     if "s3" in settings.STORAGES["documents"]["BACKEND"].lower():
         rows.append(("Bucket of documents", "sealed documents", "https"))
+    if settings.AUDIT_EXPORT_URL:
+        url = urlsplit(settings.AUDIT_EXPORT_URL)
+        what = "the audit trail, with names and addresses of users"
+        rows.append((f"Log store {url.hostname}", what, url.scheme))
+    for provider in settings.IDENTITY_PROVIDERS.values():
+        url = urlsplit(provider.issuer)
+        what = "when its members and staff log in"
+        rows.append((f"Identity provider {url.hostname}", what, url.scheme))
+    if tracing.is_on():
+        what = "traces: ids of reports, routes, times"
+        rows.append(("OpenTelemetry collector", what, "http or https"))
     text = "Authorities receive data only if a law demands it."
     return Section("Other recipients", [text], ("Recipient", "What", "How"), rows)
 

@@ -52,10 +52,29 @@ KEYS = {
     ),
     "SIGNING_KEY": (
         "Ed25519",
-        "certificates of erasures",
+        "certificates of erasures, anchors of the audit trail",
         "at any time; former public keys stay published",
     ),
 }
+# Keys of clients and people, which the database holds: the columns of the table
+OF_CLIENTS = (
+    ("API keys", "made here", "SHA-256", "the API", "by the client; with an end"),
+    (
+        "Webhook secrets",
+        "the client",
+        "HMAC-SHA256",
+        "signatures of events",
+        "by the client; both sign for 24 hours",
+    ),
+    ("Passwords", "their owner", "Argon2id", "logins", "by their owner"),
+    (
+        "Second factors",
+        "made here, or a passkey",
+        "HMAC-SHA1 (codes), WebAuthn",
+        "logins",
+        "by their owner",
+    ),
+)
 OF_OTHERS = ("-", "access to another system", "there, then here")
 
 
@@ -112,9 +131,6 @@ def _connections() -> Section:
         rows.append((service, f"Virus scanner {host}", "uploaded documents"))
     if settings.OUTBOUND_PROXY:
         rows.append((service, "OUTBOUND_PROXY", "calls to sources and receivers"))
-    if settings.AUDIT_EXPORT_URL:
-        host = urlsplit(settings.AUDIT_EXPORT_URL).hostname
-        rows.append(("Jobs", f"Log store {host}", "the audit trail, by TLS"))
     if settings.METRICS_TOKEN:
         rows.append(("Monitoring, by METRICS_TOKEN", "Web servers", "figures"))
     rows.append((service, f"Mail server {settings.EMAIL_HOST}", "messages"))
@@ -193,7 +209,8 @@ def _scopes() -> Section:
 
 def _keys() -> Section:
     text = [
-        "Values are in no table, no log and no backup.",
+        "Values of the service's secrets are in no table, no log and no backup.",
+        "Those of clients and people are hashed or encrypted in the database.",
         f"Ids of FIELD_KEYS: {', '.join(name for name, _ in settings.FIELD_KEYS)}.",
     ]
     names = [*KEYS, *sorted(set(read_from) - set(KEYS))]
@@ -204,7 +221,8 @@ def _keys() -> Section:
         [
             (name, read_from.get(name, "not set"), *KEYS.get(name, OF_OTHERS))
             for name in names
-        ],
+        ]
+        + list(OF_CLIENTS),
     )
 
 
