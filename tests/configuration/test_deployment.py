@@ -318,14 +318,14 @@ def test_log_of_the_database_with_personal_data_is_named(
 
 
 def test_more_connections_than_the_server_allows_are_named(own_database: Any):
-    own_database.WEB_WORKERS, own_database.JOB_WORKERS = 9, 4
+    own_database.WEB_WORKERS, own_database.JOB_WORKERS = 8, 4
     assert list(check_addresses()) == []
 
-    own_database.WEB_WORKERS = 10
+    own_database.WEB_WORKERS = 9
 
     (found,) = list(check_addresses())
     assert found.id == "deploy.W022"
-    assert "may open 314 connections to PostgreSQL, which allows 297." in found.msg
+    assert "may open 320 connections to PostgreSQL, which allows 297." in found.msg
 
 
 def test_direct_address_of_another_database_is_named(own_database: Any):
