@@ -147,9 +147,13 @@ def _fault_of(
 
 
 def _log(message: str, **facts: Any) -> None:
-    """Log a step of the check: a log store sees events that were left out."""
+    """Log a step of the check: a log store sees events that were left out.
+
+    A new installation without events has nothing to tell.
+    """
     number, hashed = last_seal()
-    log.info(message, extra={"number": number, "hash": hashed.hex(), **facts})
+    if number or facts.get("faults"):
+        log.info(message, extra={"number": number, "hash": hashed.hex(), **facts})
 
 
 def _finish(
