@@ -212,6 +212,10 @@ def test_lines_of_the_log_store_are_compared(events, tmp_path, capsys):
     with pytest.raises(CommandError, match="no anchors"):
         call_command("audit_trail", "verify", "--anchors", str(file))
 
+    file.unlink()
+    with pytest.raises(CommandError, match="cannot be read: No such file"):
+        call_command("audit_trail", "verify", "--anchors", str(file))
+
 
 @pytest.mark.parametrize(("hours", "files"), [(0.5, 1), (2, 2)])
 def test_anchors_are_written_hourly_whatever_the_database_says(

@@ -24,7 +24,7 @@ from verification.audit_trail.seals import hash_of, seal_events
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("documents")]
 FRAME = re.compile(rb"(\d+) (<110>1 \S+ \S+ verification - audit - )")
-# How a receiver treats its next connection
+# Ends of the next connection to a receiver
 TAKES, DIES_AT_ONCE, DIES_UNREAD, DIES_BEFORE_ITS_ANSWER = range(4)
 
 

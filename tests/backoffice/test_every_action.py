@@ -106,7 +106,7 @@ REPR = re.compile(
     r"|[\[{]'|^\s*(?:None|True|False)\s*$",
     re.MULTILINE,
 )
-# What the page that follows the list sends besides what staff type.
+# Hidden fields and buttons of a confirmation page
 HELD = re.compile(r'<input type="(?:hidden|submit)" name="([^"]+)" value="([^"]*)"')
 # Elements that are wider than the screen.
 WIDEST = """() => [...document.querySelectorAll('main *, #main *')].filter(
@@ -678,7 +678,7 @@ def answers_of_page(asked) -> dict[str, list[str]]:
 
 
 def check_done(name: str, row, before: tuple, told: str, said: str) -> None:
-    """Fail if the action left no trace, or did not say what it does and has done."""
+    """Fail if the action left no trace, or a text before or after it is missing."""
     if name in MONEY:
         assert re.search(r"KES -?[\d,]+\.\d\d", told), told
         assert workspace_of(row) in told

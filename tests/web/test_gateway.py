@@ -52,7 +52,7 @@ def scope(path="/b/x", headers=(), method="POST"):
 
 
 async def send_request(gate, pieces=(b"",), pause=0.0, **about):
-    """Return the status and body of the answer; a piece that is None never arrives."""
+    """Return the status and body of the answer; the client stops at a piece of None."""
     waiting, sent = list(pieces), []
 
     async def receive():
@@ -275,6 +275,17 @@ class Busy:
         return echo(environ, start_response)
 
 
+async def begin(gate, busy, paths, *, held):
+    """Start requests. The first ones hold this number of threads; the others wait."""
+    begun = []
+    for path in paths:
+        begun.append(asyncio.create_task(send_request(gate, path=path)))
+        await asyncio.sleep(0)
+        while len(busy.ran) < min(len(begun), held):
+            await asyncio.sleep(0.001)
+    return begun
+
+
 async def send_many(gate, paths):
     """Send requests together. Returns them, and the seconds until all were refused."""
     begun_at = time.monotonic()
@@ -287,10 +298,7 @@ def test_request_is_refused_when_no_thread_is_free_in_time():
 
     async def many():
         gate = make_gate(busy, threads=2, wait_seconds=0.1)
-        begun = [
-            asyncio.create_task(send_request(gate, path=f"/busy/{n}")) for n in range(2)
-        ]
-        await asyncio.sleep(0.05)
+        begun = await begin(gate, busy, ["/busy/0", "/busy/1"], held=2)
         late, seconds = await send_many(gate, ["/busy/late"] * 8)
         busy.free.set()
         return {status for status, _ in late}, seconds, await asyncio.gather(*begun)
@@ -308,8 +316,7 @@ def test_request_is_refused_at_once_when_many_wait():
 
     async def many():
         gate = make_gate(busy, threads=2, max_waiting=3, wait_seconds=10)
-        begun = [asyncio.create_task(send_request(gate, path="/busy")) for _ in "12345"]
-        await asyncio.sleep(0.05)
+        begun = await begin(gate, busy, ["/busy"] * 5, held=2)
         late, seconds = await send_many(gate, ["/late"] * 8)
         busy.free.set()
         begun = await asyncio.gather(*begun)
@@ -330,12 +337,9 @@ def test_request_that_goes_first_is_answered_while_others_are_refused():
     async def many():
         first = {"/busy/c/x", "/c/x"}
         gate = make_gate(busy, threads=2, max_waiting=1, goes_first=first.__contains__)
-        begun = [
-            # The first of them uses a thread that all others may use.
-            asyncio.create_task(send_request(gate, path=path))
-            for path in ["/busy/c/x", "/busy/1", "/busy/2"]
-        ]
-        await asyncio.sleep(0.05)
+        # The first of them uses a thread that all others may use.
+        paths = ["/busy/c/x", "/busy/1", "/busy/2"]
+        begun = await begin(gate, busy, paths, held=2)
         refused = await send_request(gate, [b"order"], path="/x", headers=length(5))
         answered = await send_request(gate, path="/c/x")
         busy.free.set()
@@ -358,8 +362,7 @@ def test_logins_by_identity_providers_hold_no_thread_of_others():
             max_waiting=1,
             calls_identity_provider=lambda path: path.startswith("/busy"),
         )
-        begun = [asyncio.create_task(send_request(gate, path="/busy")) for _ in "123"]
-        await asyncio.sleep(0.05)
+        begun = await begin(gate, busy, ["/busy"] * 3, held=2)
         answers = (
             await send_request(gate, path="/x"),
             await send_request(gate, path="/busy"),
@@ -410,8 +413,7 @@ def test_watchers_are_answered_when_no_thread_is_free(path):
 
     async def watch():
         gate = make_gate(busy, threads=1, max_waiting=1)
-        begun = [asyncio.create_task(send_request(gate, path="/busy")) for _ in "12"]
-        await asyncio.sleep(0.05)
+        begun = await begin(gate, busy, ["/busy"] * 2, held=1)
         answer = await send_request(gate, path=path, method="GET")
         busy.free.set()
         await asyncio.gather(*begun)

@@ -120,8 +120,9 @@ def grant_of(provider: IdentityProvider, groups: Iterable[str]) -> Grant:
 
 
 def _has_workspace(provider: IdentityProvider) -> bool:
-    found = provider.workspace and Workspace.objects.filter(pk=provider.workspace)
-    return bool(found and found.exists())
+    if provider.workspace is None:
+        return False
+    return Workspace.objects.filter(pk=provider.workspace).exists()
 
 
 def check_workspaces(

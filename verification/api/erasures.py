@@ -88,7 +88,7 @@ class ErasureViewSet(OperationViewSet):
         problems=("erasure-not-ended",),
     )
     def certificate(self, request: Request, erasureId: UUID) -> CertificateBody:
-        """Get what was erased, when and on whose request, with the signature.
+        """Get the signed certificate of an erasure: extent, time and origin.
 
         It names no person. `openssl` verifies it with the published key.
         """

@@ -145,6 +145,7 @@ class ReportViewSet(OperationViewSet):
         record_disclosures(rated, Channel.API, self.client.actor)
         return self.page_of(
             _summaries(found.rows),
+            # One more than was counted, so that this page is not the last.
             found.total + found.has_uncounted,
             total_is_exact=not found.has_uncounted,
         )
@@ -402,8 +403,9 @@ class ReportViewSet(OperationViewSet):
         """Enter that the subject of this report objected to further use.
 
         All reports about the same person or company in your workspace and this
-        environment get `restrictedAt`: their results are not reused, their webhooks are
-        not sent again, and monitoring rules pause until you attest a newer consent.
+        environment get `restrictedAt`: the service reuses none of their results, sends
+        none of their webhooks again, and pauses monitoring rules until you attest a
+        newer consent.
         """
         report, by = _get_report(self.client, reportId), self.client.actor
         object_to_use(report.pk, Origin.CLIENT, requested_by=by)

@@ -417,7 +417,8 @@ class SandboxReportViewSet(SandboxViewSet):
         """Answer as the referee of an employment, decline, or let the link expire.
 
         The sandbox asks a referee whose `refereeEmail` is `referee@sandbox.test`, when
-        the check runs. Without `answers` the referee confirms what the subject stated.
+        the check runs. The referee confirms what the subject stated if `answers` is
+        missing.
         """
         return self.run_once(
             lambda: self._act_as_referee(reportId), lambda answer: reportId

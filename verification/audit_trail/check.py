@@ -67,6 +67,7 @@ def check_everything(
 @job
 def check_nightly() -> None:
     """Begin a check of all events, from the first one: the database may lie."""
+    # A new installation has no row yet.
     read_state()
     write_state(check_number=0, check_found=[])
     continue_check()

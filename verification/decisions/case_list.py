@@ -103,7 +103,9 @@ def standings_of(report_ids: Collection[UUID]) -> dict[UUID, Standing]:
 def standing_of(
     decisions: Iterable[tuple[str, str]], *, is_open: bool
 ) -> Standing | None:
-    """Return the state of a report's decision; None without a case or a decision.
+    """Return the state of a report's decision.
+
+    A report that has neither a case nor a decision has none.
 
     Takes the status and state of each decision in their order. `is_open` says that the
     report has an open case.

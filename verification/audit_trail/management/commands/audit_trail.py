@@ -37,7 +37,10 @@ class Command(BaseCommand):
             self.stdout.write(f"The audit trail continues after event {number}.")
             return
         started = time.monotonic()
-        lines = read_lines(options["anchors"]) if options["anchors"] else []
+        try:
+            lines = read_lines(options["anchors"]) if options["anchors"] else []
+        except OSError as e:
+            raise CommandError(f"The file cannot be read: {e.strerror}.") from None
         if options["anchors"] and not lines:
             raise CommandError("The file has no anchors.")
         count, faults, keys = check_everything(options["key"], lines)
