@@ -165,7 +165,7 @@ def test_strange_provider_text_does_not_stop_settlement(api: Api, words: str):
 
 
 @pytest.mark.parametrize(
-    "crash", ["payment_receipt", "record_events", "cancel_payment_requests"]
+    "crash", ["payment_receipt", "record_events", "cancel_requests"]
 )
 def test_crash_during_settlement_leaves_no_change(
     api: Api, monkeypatch: Any, crash: str

@@ -27,7 +27,6 @@ from verification.consents.models import (
 from verification.consents.subject_decisions import record_expiry
 from verification.consents.subject_messages import (
     access_link,
-    cancel_consent_requests,
     code_channels,
     consent_code,
     consent_lock_message,
@@ -48,6 +47,7 @@ from verification.notifications.outbox import (
 from verification.reports.hosted_links import (
     ClientLinks,
     NotRenewable,
+    cancel_requests,
     code_cause,
     make_link,
     require_resend_interval,
@@ -143,9 +143,6 @@ class ConsentLinks(ClientLinks[Consent]):
         status = consent_status_of(report)
         is_needed = status == ConsentStatus.PENDING
         return ConsentNotRenewable(status, ConsentGap.NOT_NAMED if is_needed else "")
-
-    def cancel_messages(self, row: Consent) -> None:
-        cancel_consent_requests(row)
 
     def reset(self, row: Consent) -> None:
         row.status = ConsentStatus.PENDING
@@ -269,7 +266,7 @@ def renew_access_link(report: Report) -> Consent:
     # An attested consent has no link before the first one to the data.
     if consent.token_digest is not None:
         require_resend_interval(consent.link_made_at, at)
-        cancel_consent_requests(consent)
+        cancel_requests(consent)
         consent.generation += 1
     expires_at = consent.expires_at
     make_link(consent, at)
@@ -401,7 +398,7 @@ def _lock_link(consent: Consent, at: datetime) -> None:
 
 def _notify_of_lock(consent: Consent, at: datetime) -> None:
     """Tell the subject and the timeline that the link is locked for good."""
-    cancel_consent_requests(consent)
+    cancel_requests(consent)
     notify(*consent_lock_message(consent.report, consent))
     record_note(consent.report, "consent link locked for good", SUBJECT_ACTOR, at)
 

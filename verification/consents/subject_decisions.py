@@ -27,10 +27,7 @@ from verification.consents.models import (
     ConsentStatus,
     is_under_age,
 )
-from verification.consents.subject_messages import (
-    cancel_consent_requests,
-    consent_receipt,
-)
+from verification.consents.subject_messages import consent_receipt
 from verification.db.encryption import keyed_hash
 from verification.db.ids import uuid7
 from verification.notifications.outbox import notify
@@ -45,7 +42,7 @@ from verification.providers.name_comparison import (
 )
 from verification.reports.create import blocked_check_reason
 from verification.reports.ends import end_early
-from verification.reports.hosted_links import start_period
+from verification.reports.hosted_links import cancel_requests, start_period
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.status import (
     SUBJECT_ACTOR,
@@ -297,7 +294,7 @@ def record_decision(
     )
     record.digest = digest_of(record, members)
     record.save(force_insert=True)
-    cancel_consent_requests(consent)
+    cancel_requests(consent)
     if decision != Decision.EXPIRED:
         notify(*consent_receipt(report, record))
     return record

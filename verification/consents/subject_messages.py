@@ -21,7 +21,7 @@ from verification.notifications.models import (
     Notification,
     NotificationStatus,
 )
-from verification.notifications.outbox import OutgoingMessage, cancel, is_sendable
+from verification.notifications.outbox import OutgoingMessage, is_sendable
 from verification.notifications.sms import sms_is_configured
 from verification.reports.hosted_links import (
     code_cause,
@@ -48,16 +48,6 @@ def addresses_of(person: Mapping[str, Any]) -> list[tuple[str, str]]:
 def is_reachable(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
     """Return whether the subject or payer would now get a message of this kind."""
     return any(is_sendable(each) for each in messages_to(person, report, kind, "", {}))
-
-
-def cancel_consent_requests(consent: Consent) -> None:
-    """Cancel unsent messages that ask for an answer by the present link."""
-    cancel(
-        request_cause(consent),
-        reminder_cause(consent),
-        locked_cause(consent),
-        code_cause(consent),
-    )
 
 
 def consent_request(report: Report, consent: Consent | None) -> list[OutgoingMessage]:

@@ -24,7 +24,6 @@ from verification.payments.models import (
     PaymentStatus,
 )
 from verification.payments.payer_messages import (
-    cancel_payment_requests,
     payer_of,
     payment_reminder,
     payment_request,
@@ -32,7 +31,7 @@ from verification.payments.payer_messages import (
 from verification.payments.refunds import refund_parts
 from verification.reports.create import blocked_check_reason
 from verification.reports.ends import end_early
-from verification.reports.hosted_links import ClientLinks, NotRenewable
+from verification.reports.hosted_links import ClientLinks, NotRenewable, cancel_requests
 from verification.reports.models import Report, ReportStatus
 from verification.values.clock import now
 
@@ -75,9 +74,6 @@ class PaymentLinks(ClientLinks[Payment]):
         if reason := blocked_check_reason(report):
             raise PaymentNotRenewable(row.status, f"Nobody can pay for it: {reason}")
 
-    def cancel_messages(self, row: Payment) -> None:
-        cancel_payment_requests(row)
-
     def reset(self, row: Payment) -> None:
         row.status, row.link_requested_at = PaymentStatus.PENDING, None
 
@@ -104,7 +100,7 @@ class PaymentLinks(ClientLinks[Payment]):
         row.status = PaymentStatus.EXPIRED
         row.save(update_fields=["status"])
         refund_parts(row.pk)
-        cancel_payment_requests(row)
+        cancel_requests(row)
         if report.status == ReportStatus.PENDING_PAYMENT:
             message = EXPIRED_MESSAGE
             if reason := blocked_check_reason(report):

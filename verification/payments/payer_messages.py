@@ -13,7 +13,7 @@ from verification import links
 from verification.checks.models import ResultStatus, ordered_results
 from verification.consents.subject_messages import messages_to
 from verification.notifications.models import BILINGUAL, Channel, Kind
-from verification.notifications.outbox import OutgoingMessage, cancel
+from verification.notifications.outbox import OutgoingMessage
 from verification.payments.models import Checkout, Payment, Refund, RefundCause
 from verification.payments.registry import (
     can_prompt,
@@ -65,11 +65,6 @@ def payment_shortfall(
     language = checkout.language or BILINGUAL
     cause = f"short:{checkout.pk}"
     return _payer_messages(report, Kind.PAYMENT_SHORT, cause, context, language)
-
-
-def cancel_payment_requests(payment: Payment) -> None:
-    """Cancel unsent messages that ask for money by the present link."""
-    cancel(request_cause(payment), reminder_cause(payment))
 
 
 def payment_receipt(report: Report, checkout: Checkout) -> list[OutgoingMessage]:

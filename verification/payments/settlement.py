@@ -46,7 +46,6 @@ from verification.payments.models import (
 from verification.payments.payer_messages import (
     build_receipt,
     build_top_up_receipt,
-    cancel_payment_requests,
     payer_of,
     payment_receipt,
     payment_shortfall,
@@ -65,6 +64,7 @@ from verification.providers.payment_provider import (
     CheckoutState,
     PromptFailure,
 )
+from verification.reports.hosted_links import cancel_requests
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import Transition, apply_transitions, locked_reports
 from verification.settings.providers import PAYMENT_GRACE_DAYS
@@ -488,7 +488,7 @@ def _mark_paid(
         schedule_checks(report, at)
     results = report.results.values_list("name", "status", "id")
     record_events([payment_event(report, list(results), payment)], at)
-    cancel_payment_requests(payment)
+    cancel_requests(payment)
     notify(*payment_receipt(report, checkout))
 
 

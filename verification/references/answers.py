@@ -26,11 +26,11 @@ from verification.notifications.outbox import OutgoingMessage, notify
 from verification.references.models import Reference, ReferenceStatus
 from verification.references.requests import (
     asked_subject,
-    cancel_reference_requests,
     make_due,
     referee_message,
     require_open,
 )
+from verification.reports.hosted_links import cancel_requests
 from verification.reports.status import lock_with_report
 from verification.values.clock import now
 from verification.values.formats import one_line
@@ -150,7 +150,7 @@ def _is_done(reference: Reference, generation: int, status: ReferenceStatus) -> 
 def _close(reference: Reference, evidence: dict[str, str], at: datetime) -> None:
     reference.evidence = evidence
     reference.save()
-    cancel_reference_requests(reference)
+    cancel_requests(reference)
     notify(*reference_receipt(reference))
     make_due(reference.result_id, at)
 

@@ -27,11 +27,12 @@ from verification.checks.results import (
 from verification.db.ids import uuid7
 from verification.jobs.queue import job
 from verification.notifications.models import BILINGUAL, Channel, Kind
-from verification.notifications.outbox import OutgoingMessage, cancel, notify
+from verification.notifications.outbox import OutgoingMessage, notify
 from verification.providers.referee import compare_employment
 from verification.references.models import Reference, ReferenceStatus
 from verification.reports.hosted_links import (
     HostedLinks,
+    cancel_requests,
     make_link,
     reminder_cause,
     request_cause,
@@ -83,11 +84,6 @@ def make_due(result_id: UUID, at: datetime) -> None:
         next_attempt_at=at, turn_at=at, claims=0, fence=F("fence") + 1
     )
     wake_up()
-
-
-def cancel_reference_requests(reference: Reference) -> None:
-    """Cancel unsent messages that ask for an answer by the present link."""
-    cancel(request_cause(reference), reminder_cause(reference))
 
 
 def reference_message(kind: Kind, reference: Reference) -> OutgoingMessage:
@@ -181,9 +177,6 @@ class ReferenceLinks(HostedLinks[Reference]):
         """Raise ReferenceClosed if the present link takes no answer either."""
         require_open(row, report, row.generation)
 
-    def cancel_messages(self, row: Reference) -> None:
-        cancel_reference_requests(row)
-
     def reset(self, row: Reference) -> None:
         """Nothing else belongs to the old link."""
 
@@ -205,7 +198,7 @@ class ReferenceLinks(HostedLinks[Reference]):
             return
         row.status = ReferenceStatus.EXPIRED
         row.save(update_fields=["status"])
-        cancel_reference_requests(row)
+        cancel_requests(row)
         if is_awaited(row, report):
             make_due(row.result_id, at)
 

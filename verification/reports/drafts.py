@@ -15,10 +15,7 @@ from django.db import transaction
 from verification.checks.models import CheckResult
 from verification.checks.packages import package_of
 from verification.consents.models import Consent
-from verification.consents.subject_messages import (
-    cancel_consent_requests,
-    consent_request,
-)
+from verification.consents.subject_messages import consent_request
 from verification.db.bulk_insert import Rows, insert
 from verification.notifications.outbox import notify
 from verification.payments.models import (
@@ -29,10 +26,7 @@ from verification.payments.models import (
     RefundCause,
     RefundStatus,
 )
-from verification.payments.payer_messages import (
-    cancel_payment_requests,
-    payment_request,
-)
+from verification.payments.payer_messages import payment_request
 from verification.payments.refunds import refund_parts, refund_surplus
 from verification.payments.settlement import close_checkouts
 from verification.reports.create import (
@@ -41,6 +35,7 @@ from verification.reports.create import (
     build_payment,
     result_rows,
 )
+from verification.reports.hosted_links import cancel_requests
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -188,7 +183,7 @@ def _replace_payment(
     if old:
         refund_parts(old.pk)
         close_checkouts(old.pk)
-        cancel_payment_requests(old)
+        cancel_requests(old)
         old.delete()
     payment = build_payment(report, order, amount, at)
     if payment:
@@ -270,7 +265,7 @@ def _replace_consent(
     if not is_voided and not is_new:
         return
     if old:
-        cancel_consent_requests(old)
+        cancel_requests(old)
         old.delete()
     if consent := build_consent(report, order, at):
         consent.save(force_insert=True)

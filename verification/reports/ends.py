@@ -19,20 +19,17 @@ from django.db.models import Exists, F, OuterRef, Q
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
-from verification.consents.subject_messages import cancel_consent_requests
 from verification.db.bulk_insert import Rows, insert
 from verification.decisions.cases import close_cases
 from verification.decisions.models import PolicyState, PolicyVersion
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
 from verification.jobs.queue import job_row, notify_on_commit
-from verification.notifications import outbox
 from verification.payments.models import PaymentStatus
-from verification.payments.payer_messages import cancel_payment_requests
 from verification.payments.refunds import refund_parts
 from verification.payments.settlement import close_checkouts
 from verification.references.models import Reference, ReferenceStatus
-from verification.reports.hosted_links import reminder_cause, request_cause
+from verification.reports.hosted_links import cancel_requests
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.reports.pricing import charge_items, charge_movements
 from verification.reports.status import (
@@ -50,7 +47,6 @@ from webhooks.models import Event
 from workspaces.ledger import Kind, Movement, account_of, book
 from workspaces.models import Account, Client
 
-REFERENCE_MESSAGES = (request_cause, reminder_cause)
 # Results whose check has no call under way; an early end gives their price back.
 UNCALLED = Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
 
@@ -221,7 +217,7 @@ def close_references(results: Iterable[UUID]) -> None:
         result_id__in=results, status=ReferenceStatus.PENDING
     )
     if found := list(waiting):
-        outbox.cancel(*(cause(r) for r in found for cause in REFERENCE_MESSAGES))
+        cancel_requests(*found)
         waiting.update(status=ReferenceStatus.EXPIRED)
 
 
@@ -234,7 +230,7 @@ def refresh_score(report: Report, at: datetime) -> None:
 def _close_requests(ends: Sequence[End], at: datetime) -> None:
     for end in ends:
         if consent := getattr(end.report, "consent", None):
-            cancel_consent_requests(consent)
+            cancel_requests(consent)
         close_references(end.report.results.values_list("pk", flat=True))
 
 
@@ -251,7 +247,7 @@ def _return_payments(ends: Sequence[End], at: datetime) -> None:
             payment.save(update_fields=["status"])
             refund_parts(payment.pk)
             close_checkouts(payment.pk)
-            cancel_payment_requests(payment)
+            cancel_requests(payment)
 
 
 def _reverse_charges(ends: Sequence[End], at: datetime) -> None:

@@ -32,7 +32,7 @@ from verification import links
 from verification.consents.models import Consent
 from verification.jobs.claims import sweep
 from verification.notifications.models import Channel, Kind, Notification
-from verification.notifications.outbox import OutgoingMessage, notify
+from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report, ReportStatus
@@ -112,6 +112,15 @@ def code_cause(consent: Consent) -> str:
     return f"consent:{consent.pk}:code:{consent.codes_sent}"
 
 
+def cancel_requests(*rows: Consent | Payment | Reference) -> None:
+    """Cancel unsent messages that ask for an answer by the present links."""
+    causes = [cause(row) for row in rows for cause in (request_cause, reminder_cause)]
+    for row in rows:
+        if isinstance(row, Consent):
+            causes += [locked_cause(row), code_cause(row)]
+    cancel(*causes)
+
+
 def client_messages(report: Report) -> QuerySet[Notification]:
     """Return the messages with the report's present links, oldest first."""
     rows = [getattr(report, name, None) for name in ("consent", "payment")]
@@ -134,10 +143,6 @@ class HostedLinks(ABC, Generic[Row]):
     @abstractmethod
     def require_renewable(self, report: Report, row: Row, at: datetime) -> None:
         """Raise an error that says why no new link can be sent."""
-
-    @abstractmethod
-    def cancel_messages(self, row: Row) -> None:
-        """Cancel unsent messages about the present link."""
 
     @abstractmethod
     def reset(self, row: Row) -> None:
@@ -175,7 +180,7 @@ class HostedLinks(ABC, Generic[Row]):
         at = now()
         self.require_renewable(report, row, at)
         require_resend_interval(row.link_made_at, at)
-        self.cancel_messages(row)
+        cancel_requests(row)
         row.generation += 1
         make_link(row, at)
         self.reset(row)
