@@ -53,13 +53,11 @@ TABLE = {
     "reports-again": (WORKERS, None),
     "reports-batches": (ALL, None),
     "reports-batch-new": (WORKERS, WORKERS),
-    "reports-batch-template-csv": (WORKERS, None),
-    "reports-batch-template-xlsx": (WORKERS, None),
+    "reports-batch-template": (WORKERS, None),
     "reports-batch": (ALL, WORKERS),
     "reports-batch-launch": (WORKERS, WORKERS),
     "reports-batch-remind": (None, WORKERS),
-    "reports-batch-results-csv": (ALL, None),
-    "reports-batch-results-xlsx": (ALL, None),
+    "reports-batch-results": (ALL, None),
     "reports-edit": (WORKERS, WORKERS),
     "reports-launch": (WORKERS, WORKERS),
     "reports-cancel": (WORKERS, WORKERS),
@@ -265,9 +263,8 @@ def test_page_that_a_member_does_not_find_is_of_the_console(owner):
 
 def test_rows_of_another_workspace_are_not_found_in_ones_own(rows, stranger):
     places = {name: page_arguments(name, rows) for name in TABLE}
-    of_rows = {
-        n: more for n, more in places.items() if set(more) - {"month", "kind", "number"}
-    }
+    no_rows = {"month", "kind", "number", "format"}
+    of_rows = {name: more for name, more in places.items() if set(more) - no_rows}
     assert len(of_rows) > 10
     for name, more in of_rows.items():
         assert stranger.get(name, **more).status_code in (404, 405), name
@@ -349,7 +346,7 @@ def hidden_columns(row: str) -> list[bool]:
 
 def test_pages_are_not_cached_and_have_no_script_of_their_own(rows, owner):
     # An e-mail has its own language and styles; a part of a page is in its page.
-    files = ("-pdf", "-csv", "-xlsx", "-document", "-certificate", "-html")
+    files = ("-pdf", "-csv", "-results", "-document", "-certificate", "-html")
     parts = {"find", "reports-progress"}
     # A browser keeps its language.
     visitor = ConsoleVisitor(owner.member)

@@ -99,6 +99,7 @@ def create_page_rows(
         "member": viewer.member.pk,
         "invitation": api.workspace.invitations.get().pk,
         "month": f"{now():%Y-%m}",
+        "format": "csv",
         "kind": "cr12",
         "message": Notification.objects.get(kind="CONSENT_REQUEST").pk,
         "address": api.workspace.sandbox_addresses.first().pk,

@@ -45,7 +45,12 @@ class EnvironmentConverter(StringConverter):
     regex = "sandbox|production"
 
 
+class SheetConverter(StringConverter):
+    regex = "csv|xlsx"
+
+
 register_converter(EnvironmentConverter, "environment")
+register_converter(SheetConverter, "sheet")
 
 REPORT = [
     path("progress", reports.progress, name="reports-progress"),
@@ -125,31 +130,15 @@ BATCHES = [
     path("", batch_pages.listing, name="reports-batches"),
     path("new", batch_pages.upload, name="reports-batch-new"),
     path(
-        "template.csv",
-        batch_pages.template,
-        {"format": "csv"},
-        name="reports-batch-template-csv",
-    ),
-    path(
-        "template.xlsx",
-        batch_pages.template,
-        {"format": "xlsx"},
-        name="reports-batch-template-xlsx",
+        "template.<sheet:format>", batch_pages.template, name="reports-batch-template"
     ),
     path("<uuid:batch>", batch_pages.show, name="reports-batch"),
     path("<uuid:batch>/launch", batch_pages.launch, name="reports-batch-launch"),
     path("<uuid:batch>/remind", batch_pages.remind, name="reports-batch-remind"),
     path(
-        "<uuid:batch>/results.csv",
+        "<uuid:batch>/results.<sheet:format>",
         batch_pages.results,
-        {"format": "csv"},
-        name="reports-batch-results-csv",
-    ),
-    path(
-        "<uuid:batch>/results.xlsx",
-        batch_pages.results,
-        {"format": "xlsx"},
-        name="reports-batch-results-xlsx",
+        name="reports-batch-results",
     ),
 ]
 GO_LIVE = [
