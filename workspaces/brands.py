@@ -29,7 +29,7 @@ from verification.values import colours
 from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.public_text import TextFault, find_text_fault
-from workspaces.members import Permission, require_permission
+from workspaces.members import Permission, lock_workspace, require_permission
 from workspaces.models import (
     MAX_CONTACT_LINE,
     MAX_RETURN_HOSTS,
@@ -221,7 +221,7 @@ def change_brand(
     `logo` is a PNG that the inspection has redrawn. Returns the brand and the names of
     the changed fields. Raises NotAllowed and InvalidBrand.
     """
-    workspace = _lock(member.workspace_id)
+    workspace = lock_workspace(member.workspace_id)
     # The role may have changed since the request began.
     actor = Member.objects.get(pk=member.pk)
     require_permission(actor, Permission.MANAGE_SETTINGS)
@@ -328,7 +328,7 @@ def bar_brand(workspace_id: UUID, reason: str) -> None:
 
     Raises BrandUnchanged.
     """
-    _lock(workspace_id)
+    lock_workspace(workspace_id)
     changes = {
         **_logo_values(None),
         "contact_line": "",
@@ -344,11 +344,7 @@ def bar_brand(workspace_id: UUID, reason: str) -> None:
 @transaction.atomic
 def allow_brand(workspace_id: UUID) -> None:
     """Let the members set a brand again. Raises BrandUnchanged."""
-    _lock(workspace_id)
+    lock_workspace(workspace_id)
     barred = Brand.objects.filter(workspace=workspace_id, barred_at__isnull=False)
     if not barred.update(barred_at=None, barred_reason=""):
         raise BrandUnchanged("The brand was allowed before.")
-
-
-def _lock(workspace_id: UUID) -> Workspace:
-    return Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)

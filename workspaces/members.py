@@ -332,9 +332,9 @@ def _require_authority_over(actor: Member, workspace_id: UUID, role: Role) -> No
     require_present(actor, needed)
 
 
-def lock_workspace(workspace_id: UUID) -> None:
-    """Lock the workspace, so that no other transaction changes its members."""
-    Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
+def lock_workspace(workspace_id: UUID) -> Workspace:
+    """Lock the workspace, so that no other transaction changes it or its members."""
+    return Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
 
 
 def _lock_member(member: Member) -> Member:

@@ -33,10 +33,6 @@ class NotBooked(DecisionRefused):
     """Nothing was booked; the text says why."""
 
 
-class AlreadySent(NotBooked):
-    """The form was sent before."""
-
-
 def needs_approval(account: Account, amount: Decimal) -> bool:
     """Return whether staff move so much within a day that a second person approves."""
     if account.billing == Account.Billing.PLAY:
@@ -61,7 +57,7 @@ def request_entry(
     # Under this lock, the second of two concurrent requests sees the first.
     account = Account.objects.select_for_update(no_key=True).get(pk=account_id)
     if before := StaffEntry.objects.filter(pk=page).first():
-        raise AlreadySent(f"This page was sent before: {before}. Nothing was added.")
+        raise NotBooked(f"This page was sent before: {before}. Nothing was added.")
     needs_second = needs_approval(account, amount)
     status = StaffEntry.Status.REQUESTED if needs_second else StaffEntry.Status.BOOKED
     entry = StaffEntry.objects.create(

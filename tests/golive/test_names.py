@@ -13,6 +13,7 @@ from tests.world.members import create_member
 from tests.world.staff import change_url as change_url
 from tests.world.staff import log_in, press_button, read_page
 from tests.world.subject import Visitor, visible_text
+from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.models import AuditEvent
 from verification.golive import applications, names, review
 from verification.golive.models import NameChange
@@ -215,7 +216,7 @@ def test_name_change_is_decided_once(approved):
     change = NameChange.objects.get()
     names.reject_name_change(change.pk, by(reviewer()), "No")
 
-    with pytest.raises(names.NotWaiting):
+    with pytest.raises(DecisionRefused, match="decided or withdrawn"):
         names.approve_name_change(change.pk, by(reviewer()))
     with pytest.raises(IntegrityError), transaction.atomic():
         NameChange.objects.update(legal_name="Acacia")

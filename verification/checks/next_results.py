@@ -22,7 +22,8 @@ from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
 from verification.values.clock import now
 from verification.values.masking import normalise_identifier
-from workspaces.models import Client, Environment, Workspace
+from workspaces.members import lock_workspace
+from workspaces.models import Client, Environment
 
 LIFETIME = timedelta(days=7)
 # Members of the subject by which a client names it
@@ -39,8 +40,7 @@ def set_next_results(
     """
     at = now()
     # The later of two concurrent requests counts.
-    workspaces = Workspace.objects.select_for_update(no_key=True)
-    workspace = workspaces.get(pk=client.workspace.pk)
+    workspace = lock_workspace(client.workspace.pk)
     (digest,) = _digests(workspace.pk, numbers)
     rows = NextResult.objects.filter(workspace=workspace, check_name=check)
     rows.filter(subject=digest, result_id=None).delete()

@@ -29,7 +29,7 @@ from verification.reports.request import (
 )
 from verification.values.clock import now
 from workspaces.create import operator_account
-from workspaces.members import Permission, require_permission
+from workspaces.members import Permission, lock_workspace, require_permission
 from workspaces.models import Client, Member, Workspace
 
 VERBS = {
@@ -224,8 +224,7 @@ def _replace_document(
 
 def _lock_draft(member: Member) -> Application | None:
     """Return the draft, locked, or None. Raises NotEditable during a review."""
-    workspaces = Workspace.objects.select_for_update(no_key=True)
-    workspace = workspaces.get(pk=member.workspace_id)
+    workspace = lock_workspace(member.workspace_id)
     if workspace.go_live == Workspace.GoLive.APPROVED:
         # An operator may have approved it without an application.
         raise NotEditable
@@ -303,8 +302,7 @@ def change_status(
 def lock_application(application_id: UUID) -> Application:
     """Lock the workspace, then the application, and return the application."""
     workspace = Application.objects.values("workspace").get(pk=application_id)
-    locked = Workspace.objects.select_for_update(no_key=True)
-    owner = locked.get(pk=workspace["workspace"])
+    owner = lock_workspace(workspace["workspace"])
     application = Application.objects.select_for_update().get(pk=application_id)
     application.workspace = owner
     return application

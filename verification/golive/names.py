@@ -12,7 +12,7 @@ from verification.golive.applications import ActingUser
 from verification.golive.models import NameChange
 from verification.golive.review import notify_name_decided, require_outsider
 from verification.values.clock import now
-from workspaces.members import Permission, require_permission
+from workspaces.members import Permission, lock_workspace, require_permission
 from workspaces.models import Member, Workspace
 
 Status = NameChange.Status
@@ -24,11 +24,6 @@ class Unchanged(Exception):
 
 class NotReviewed(Exception):
     """The workspace is not approved: its owners rename it in the settings."""
-
-
-class NotWaiting(DecisionRefused):
-    def __init__(self) -> None:
-        super().__init__("The change was decided or withdrawn meanwhile.")
 
 
 def waiting_change(workspace: Workspace) -> NameChange | None:
@@ -48,7 +43,7 @@ def request_name_change(
     Raises NotAllowed, NotReviewed and Unchanged.
     """
     require_permission(member, Permission.MANAGE_SETTINGS)
-    workspace = _lock_workspace(member.workspace_id)
+    workspace = lock_workspace(member.workspace_id)
     if not workspace.requester.is_reviewed:
         raise NotReviewed
     if (legal_name, trading_name) == (workspace.legal_name, workspace.trading_name):
@@ -69,7 +64,7 @@ def request_name_change(
 def withdraw_name_change(member: Member, by: ActingUser) -> bool:
     """Withdraw the change that waits. Returns False if there is none."""
     require_permission(member, Permission.MANAGE_SETTINGS)
-    return _withdraw(_lock_workspace(member.workspace_id), by)
+    return _withdraw(lock_workspace(member.workspace_id), by)
 
 
 @transaction.atomic
@@ -92,11 +87,11 @@ def _decide(
     change_id: Any, status: Status, by: ActingUser, reason: str = ""
 ) -> NameChange:
     workspaces = NameChange.objects.values_list("workspace_id", flat=True)
-    workspace = _lock_workspace(workspaces.get(pk=change_id))
+    workspace = lock_workspace(workspaces.get(pk=change_id))
     change = NameChange.objects.select_related("asked_by").get(pk=change_id)
     change.workspace = workspace
     if change.status != Status.WAITING:
-        raise NotWaiting
+        raise DecisionRefused("The change was decided or withdrawn meanwhile.")
     require_outsider(workspace.pk, by.user, [change.asked_by_id])
     change.status, change.reason = status, reason
     change.decided_by, change.decided_at = by.user, now()
@@ -115,7 +110,3 @@ def _withdraw(workspace: Workspace, by: ActingUser) -> bool:
     change.save(update_fields=["status"])
     audit.record(f"{audit.noun(change)}.withdrawn", by.actor, change)
     return True
-
-
-def _lock_workspace(workspace_id: Any) -> Workspace:
-    return Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
