@@ -142,7 +142,7 @@ class PolicyRuleForm(ChoicesForm):
     def _add_comparison(self, n: int, key: str) -> None:
         """Add the fields that fit what the condition is about."""
         check, fact = _parse(key)
-        is_number = _is_number(fact)
+        is_number = fact == Fact.SCORE or fact in NUMBERS
         fits = _("Choose “is at least” or “is below”")
         if not is_number:
             fits = _("Choose “is” or “is not”")
@@ -222,10 +222,6 @@ def fact_key(check: str | None, fact: str) -> str:
 def _parse(key: str) -> tuple[str | None, str]:
     check, _separator, fact = key.rpartition(".")
     return check or None, fact
-
-
-def _is_number(fact: str) -> bool:
-    return fact == Fact.SCORE or fact in NUMBERS
 
 
 def _word(fact: str, word: str, names: Names) -> Any:

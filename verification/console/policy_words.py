@@ -92,19 +92,15 @@ class Names:
 
     @classmethod
     def of(cls, workspace: Workspace) -> Names:
+        packages = CheckPackage.objects.known_to(workspace.pk)
         return cls(
             {one.name: one.title for one in CheckDefinition.objects.all()},
-            _package_names(workspace),
+            dict(packages.values_list("name", "display_name")),
             {row.code: reason_text(row.words) for row in codes_of(workspace)},
         )
 
     def reasons_of(self, rule: Rule) -> list[str]:
         return [self.reasons.get(code, code) for code in rule.codes]
-
-
-def _package_names(workspace: Workspace) -> dict[str, str]:
-    known = CheckPackage.objects.known_to(workspace.pk)
-    return dict(known.values_list("name", "display_name"))
 
 
 def sentence_of(rule: Rule, names: Names) -> str:

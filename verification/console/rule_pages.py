@@ -282,7 +282,13 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
     The page asks for a new consent if the subject withdrew it.
     """
     found = rules_of(place.client).get(pk=rule)
-    choice = Choice.of({**_item(found), "consent": {"mode": "CUSTOMER_ATTESTED"}})
+    choice = Choice.of(
+        {
+            "subject": found.subject,
+            "checksRequested": found.check_names,
+            "consent": {"mode": "CUSTOMER_ATTESTED"},
+        }
+    )
     inputs = [one for one in _inputs(choice, place) if one.section == "consent"]
     if found.consent_withdrawn_at is None or found.pause_reason == "BY_STAFF":
         inputs = []
@@ -303,10 +309,6 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
         "price": f"{place.account.currency} {price:,.2f}",
     }
     return place.render("monitoring/resume", shown)
-
-
-def _item(rule: Rule) -> Item:
-    return {"subject": rule.subject, "checksRequested": rule.check_names}
 
 
 def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpResponse:

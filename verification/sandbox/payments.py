@@ -37,7 +37,6 @@ from verification.providers.payment_provider import (
     PromptFailure,
     ProviderEvent,
 )
-from verification.reports.models import Report
 from verification.sandbox.reports import NotPossible, lock_sandbox_report
 from verification.values.clock import now
 from workspaces.models import Client
@@ -149,7 +148,8 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
             raise NotPossible(
                 "The service refunded the payment, or the payer's bank holds it."
             )
-        if closed == PaymentStatus.NOT_REQUIRED and _has_reused_results(report):
+        reused = report.results.filter(reused_from_id__isnull=False)
+        if closed == PaymentStatus.NOT_REQUIRED and reused.exists():
             raise NotPossible(
                 "No payment is due, because the report reuses earlier results. "
                 'Order with "reuse": false to run its checks at their price.'
@@ -173,10 +173,6 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
             known = SandboxCheckout.objects.get(pk=checkout.reference)
             play_choice(checkout, known, action)
             _settle_open_checkouts(payment)
-
-
-def _has_reused_results(report: Report) -> bool:
-    return report.results.filter(reused_from_id__isnull=False).exists()
 
 
 def _possible_actions(

@@ -162,7 +162,7 @@ def _documents() -> str:
 def _members() -> Section:
     text = "workspaces/members.py decides; each verb asks it."
     rows = [
-        (_words(p), *(_mark(p in ALLOWED[role]) for role in Role.values))
+        (_words(p), *("yes" if p in ALLOWED[role] else "-" for role in Role.values))
         for p in Permission
     ]
     headings = ("Permission", *map(str, Role.labels))
@@ -171,10 +171,6 @@ def _members() -> Section:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _mark(allowed: bool) -> str:
-    return "yes" if allowed else "-"
 
 
 def _staff() -> Section:
