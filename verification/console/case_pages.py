@@ -157,18 +157,18 @@ def listing(place: Place) -> HttpResponse:
     form = queue_form(place, place.request.GET, packages)
     filters = QueueFilters(**form.chosen)
     after = read_id(place.request.GET.get("after", ""))
-    page = list_cases(
+    found, following = list_cases(
         place.member, place.environment, filters, after=after, size=PAGE_SIZE
     )
-    cases = [_case_view(place, case, packages) for case in page.cases]
-    rated = [one.pk for one in page.cases if one.report.risk_score is not None]
+    cases = [_case_view(place, case, packages) for case in found]
+    rated = [one.pk for one in found if one.report.risk_score is not None]
     record_disclosures(rated, Channel.CONSOLE, place.client.actor)
     shown = {
         "form": form,
         "cases": cases,
-        "disputed": reports_under_correction([one.pk for one in page.cases]),
+        "disputed": reports_under_correction([one.pk for one in found]),
         "has_offered": not all(case["alone"] for case in cases),
-        "after": page.next,
+        "after": following,
         "is_continued": after is not None,
         "held": verbs.count_held(place.member, place.environment),
         "tab": form.tab,

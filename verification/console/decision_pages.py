@@ -285,16 +285,16 @@ def decision_form(
         if row.active and is_about(row.code, report.subject_type, types)
     ]
     texts = {row.code: reason_text(row.words) for row in codes}
-    weighed = weigh_reasons(report, list(texts))
+    suggested, contradicted = weigh_reasons(report, list(texts))
     return DecisionForm(
         place.posted,
         initial={"replaces": present.pk if present else None},
         choices={"codes": texts.items()},
         bureau_codes={row.code for row in codes if row.from_bureau},
-        suggestions=weighed.suggested,
+        suggestions=suggested,
         contradictions={
             code: CONTRADICTED % {"checks": ", ".join(checks[one].title for one in by)}
-            for code, by in weighed.contradicted.items()
+            for code, by in contradicted.items()
         },
         has_credit_check=credit_results(report).exists(),
     )

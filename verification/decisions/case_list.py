@@ -53,14 +53,6 @@ class QueueFilters:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePage:
-    """Cases by due time, cases without one last; the next page begins after `next`."""
-
-    cases: list[Case]
-    next: UUID | None
-
-
-@dataclass(frozen=True, slots=True)
 class QueueCounts:
     """Numbers of open, overdue and the member's cases, each at most MAX_COUNT + 1."""
 
@@ -132,18 +124,19 @@ def list_cases(
     *,
     after: UUID | None = None,
     size: int,
-) -> QueuePage:
+) -> tuple[list[Case], UUID | None]:
     """Return open cases of the member's workspace with reports and assignees.
 
-    A further page costs what the first costs. `has_proposal` says whether a case waits
-    for a second member.
+    They are by due time, cases without one last. The next page begins after the id that
+    is returned beside them. A further page costs what the first costs. `has_proposal`
+    says whether a case waits for a second member.
     """
     cases = open_cases_of(member.workspace_id, environment)
     cases = _filter(cases, member, environment, filters)
     last = _find(member.workspace_id, environment, after) if after else None
     found = _ids_after(last, cases, size + 1)
     rows = _read(found[:size])
-    return QueuePage(rows, found[size - 1] if len(found) > size else None)
+    return rows, found[size - 1] if len(found) > size else None
 
 
 @force_custom_plan()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -70,25 +69,19 @@ def is_outdated(decision: Decision) -> bool:
 
 def find_contradictions(report: Report, codes: Collection[str]) -> dict[str, list[str]]:
     """Return the reason codes that the findings contradict, with the checks."""
-    return weigh_reasons(report, codes).contradicted if codes else {}
+    return weigh_reasons(report, codes)[1] if codes else {}
 
 
-@dataclass(frozen=True, slots=True)
-class WeighedReasons:
-    """Reason codes beside the findings of a report.
+def weigh_reasons(
+    report: Report, codes: Collection[str]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the reason codes that the findings suggest, and those they contradict.
 
-    `contradicted` has those that cannot hold, with the checks that say so.
+    The latter come with the checks that say so. It takes one statement.
     """
-
-    suggested: list[str]
-    contradicted: dict[str, list[str]]
-
-
-def weigh_reasons(report: Report, codes: Collection[str]) -> WeighedReasons:
-    """Compare reason codes with the findings, in one statement."""
     stored = {report.pk: (report.risk_score, report.package)}
     facts = read_facts(stored, checks_claimed(codes))[report.pk]
-    return WeighedReasons(suggestions(codes, facts), contradictions(codes, facts))
+    return suggestions(codes, facts), contradictions(codes, facts)
 
 
 def read_facts(
