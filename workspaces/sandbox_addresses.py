@@ -32,10 +32,6 @@ class TooManyAddresses(Exception):
     """The workspace has MAX_ADDRESSES, or has sent CODES_PER_DAY today."""
 
 
-class NoSms(Exception):
-    """The workspace is not live, so the service sends no SMS for it."""
-
-
 class WrongCode(Exception):
     """The code is wrong or too old, or there were too many wrong codes."""
 
@@ -44,12 +40,12 @@ class WrongCode(Exception):
 def add(actor: Member, channel: Channel, address: str, language: str) -> SandboxAddress:
     """Send a code to the address, unless it is confirmed. Returns its row.
 
-    A new code replaces the last one. Raises NotAllowed, NoSms and TooManyAddresses.
+    A new code replaces the last one. Raises NotAllowed and TooManyAddresses.
     """
     require_permission(actor, Permission.MANAGE_MAILBOX)
     workspace = actor.workspace
     if channel == Channel.SMS and not workspace.is_live:
-        raise NoSms
+        raise ValueError("a workspace that is not live sends no SMS")
     lock_workspace(workspace.pk)
     hashed = exact_address_hash(channel, address)
     found = workspace.sandbox_addresses.filter(address_hash=hashed).first()

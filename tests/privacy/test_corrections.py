@@ -56,7 +56,6 @@ from verification.privacy.corrections import (
     NotWithdrawable,
     Obstacle,
     TooManyCorrections,
-    TooManyDocuments,
     correct,
     open_correction,
     rerun,
@@ -202,7 +201,7 @@ def test_fourth_document_is_refused(api: Api):
     result = CheckResult.objects.get(report=create_wrong_report(api))
     file = UploadedFile("id.pdf", inspect("id.pdf", "application/pdf", pdf()))
 
-    with pytest.raises(TooManyDocuments):
+    with pytest.raises(ValueError, match="takes 3 documents"):
         open_correction(result.report_id, result.pk, STATEMENT, [file] * 4)
     assert not Correction.objects.exists()
 

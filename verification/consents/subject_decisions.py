@@ -78,10 +78,6 @@ class ConsentClosed(Exception):
         self.status = status
 
 
-class NotSigned(Exception):
-    """The typed name is no signature, or lacks the signer's position in a company."""
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Proof of the subject's decision; all blank for a link that expired.
@@ -146,7 +142,7 @@ class Evidence:
 def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecord:
     """Record the grant and advance the report; a draft can then be launched.
 
-    Raises ConsentClosed, also for a subject under 18, and NotSigned.
+    Raises ConsentClosed, also for a subject under 18.
     """
     report, consent = lock_with_report(Consent, consent_id)
     if done := find_record(consent, generation, Decision.GRANTED):
@@ -157,7 +153,7 @@ def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecor
         raise ConsentClosed(UNDER_AGE)
     has_position = report.subject_type != SubjectType.COMPANY or evidence.position
     if not (has_position and is_signature(report, evidence.typed_name)):
-        raise NotSigned
+        raise ValueError("no signature, or none with a position in the company")
     record = record_decision(consent, report, Decision.GRANTED, evidence, "", at)
     if report.status == ReportStatus.PENDING_CONSENT:
         _advance_report(report, at)

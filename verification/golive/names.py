@@ -22,10 +22,6 @@ class Unchanged(Exception):
     """The workspace has these names already."""
 
 
-class NotReviewed(Exception):
-    """The workspace is not approved: its owners rename it in the settings."""
-
-
 def waiting_change(workspace: Workspace) -> NameChange | None:
     return workspace.name_changes.filter(status=Status.WAITING).first()
 
@@ -40,12 +36,12 @@ def request_name_change(
 ) -> NameChange:
     """Request a change, and withdraw one that waits.
 
-    Raises NotAllowed, NotReviewed and Unchanged.
+    Raises NotAllowed and Unchanged.
     """
     require_permission(member, Permission.MANAGE_SETTINGS)
     workspace = lock_workspace(member.workspace_id)
     if not workspace.requester.is_reviewed:
-        raise NotReviewed
+        raise ValueError("owners rename a workspace that is not approved themselves")
     if (legal_name, trading_name) == (workspace.legal_name, workspace.trading_name):
         raise Unchanged
     _withdraw(workspace, by)

@@ -145,10 +145,6 @@ class TooManyCorrections(Exception):
     """The report had CORRECTIONS_PER_DAY within a day."""
 
 
-class TooManyDocuments(Exception):
-    """A correction takes MAX_DOCUMENTS documents."""
-
-
 class NotWithdrawable(Exception):
     """The correction is decided."""
 
@@ -171,10 +167,10 @@ def open_correction(
     """Open the correction of a present finding, for its subject.
 
     Call it outside transactions: it stores the files. Raises NoFinding,
-    AlreadyDisputed, TooManyCorrections and TooManyDocuments.
+    AlreadyDisputed and TooManyCorrections.
     """
     if len(files) > MAX_DOCUMENTS:
-        raise TooManyDocuments
+        raise ValueError(f"a correction takes {MAX_DOCUMENTS} documents")
     stored: list[tuple[UploadedFile, StoredFile]] = []
     try:
         for file in files:
