@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from verification.db.ids import uuid7
-from verification.documents.statements import csv_file, statement_pdf
+from verification.documents.statements import csv_file, csv_rows, statement_pdf
 from verification.values.local_time import NAIROBI
 from workspaces import ledger
 from workspaces.create import create_workspace
@@ -53,7 +53,10 @@ def at(month: int, day: int, hour: int = 0, second: int = 0) -> datetime:
 
 
 def table(account: Account, month: Month) -> list[dict[str, str]]:
-    with open_statement(account.pk, month) as statement, csv_file(statement) as file:
+    with (
+        open_statement(account.pk, month) as statement,
+        csv_file(csv_rows(statement)) as file,
+    ):
         text = file.read().decode()
     assert text.endswith("\r\n")
     return list(csv.DictReader(io.StringIO(text, newline="")))

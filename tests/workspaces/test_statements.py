@@ -15,7 +15,7 @@ from tests.workspaces.months import account as account
 from tests.workspaces.months import three_months as three_months
 from tests.world.clients import Api, company
 from tests.world.orders import two_checks
-from verification.documents.statements import csv_file
+from verification.documents.statements import csv_file, csv_rows
 from workspaces import ledger
 from workspaces.models import Account
 from workspaces.statements import Month, Statement, months, open_statement
@@ -174,7 +174,7 @@ def test_long_month_is_not_held_in_memory(account: Account):
     many(account, 40_000)
     with open_statement(account.pk, NOVEMBER) as statement:
         tracemalloc.start()
-        with csv_file(statement) as file:
+        with csv_file(csv_rows(statement)) as file:
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             size = file.seek(0, io.SEEK_END)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 from uuid import UUID
@@ -44,7 +44,7 @@ def statement_response(account_id: UUID, month: str, extension: str) -> FileResp
         raise Http404 from None
     with open_statement(account_id, parsed) as statement:
         if extension == "csv":
-            file = csv_file(statement)
+            file = csv_file(csv_rows(statement))
         else:
             file = io.BytesIO(statement_pdf(statement))
     account = statement.account
@@ -52,26 +52,25 @@ def statement_response(account_id: UUID, month: str, extension: str) -> FileResp
     return FileResponse(file, as_attachment=True, filename=f"{name}.{extension}")
 
 
-def write_csv(statement: Statement, file: io.TextIOBase) -> None:
-    """Write CSV (RFC 4180): opening balance, a row for each entry, closing balance."""
-    writer = csv.writer(file)
-    writer.writerow(HEADINGS)
-    writer.writerow(_balance(statement, "OPENING_BALANCE"))
+def csv_rows(statement: Statement) -> Iterator[Iterable[object]]:
+    """Yield headings, opening balance, a row for each entry, and closing balance."""
+    yield HEADINGS
+    yield _balance(statement, "OPENING_BALANCE")
     currency = statement.account.currency
-    writer.writerows(_row(line, currency) for line in statement.lines())
+    yield from (_row(line, currency) for line in statement.lines())
     closing = "BALANCE_SO_FAR" if statement.is_partial else "CLOSING_BALANCE"
-    writer.writerow(_balance(statement, closing))
+    yield _balance(statement, closing)
 
 
-def csv_file(statement: Statement) -> IO[bytes]:
-    """Return the complete CSV file.
+def csv_file(rows: Iterable[Iterable[object]]) -> IO[bytes]:
+    """Return the complete CSV file (RFC 4180).
 
     It is complete before the response begins, so that a client never gets half of it
     and a slow client holds no database snapshot.
     """
     file = SpooledTemporaryFile(max_size=MAX_BYTES_IN_MEMORY)  # noqa: SIM115
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    write_csv(statement, text)
+    csv.writer(text).writerows(rows)
     text.detach()
     file.seek(0)
     return file

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from datetime import date, datetime, time, timedelta
-from tempfile import SpooledTemporaryFile
 
 from django import forms
 from django.contrib import admin
@@ -34,6 +31,7 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import Facts, FactsForm, dialog_verb
 from verification.db.ids import filter_by_number
+from verification.documents.statements import csv_file
 from verification.privacy.joins import candidates
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
@@ -45,8 +43,6 @@ from workspaces.models import Environment, Workspace
 
 # A letter may have come some time before it is entered.
 MAX_DAYS_BACK = 365
-# A larger CSV file goes to disk.
-MAX_BYTES_IN_MEMORY = 1 << 20
 CSV_HEADINGS = (
     "number",
     "kind",
@@ -259,7 +255,8 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         actor = audit.actor_of(request)
         audit.record("register.exported", actor, request.user, fields=filters)
         name = f"register-{localdate():%Y-%m-%d}.csv"
-        return FileResponse(_csv_file(rows), as_attachment=True, filename=name)
+        file = csv_file(_csv_rows(rows))
+        return FileResponse(file, as_attachment=True, filename=name)
 
     @dialog_verb(
         "Record the answer",
@@ -280,16 +277,9 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         return f"{row.number} is {change}."
 
 
-def _csv_file(rows):
-    """Return the complete CSV file (RFC 4180), as statements do."""
-    file = SpooledTemporaryFile(max_size=MAX_BYTES_IN_MEMORY)  # noqa: SIM115
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text)
-    writer.writerow(CSV_HEADINGS)
-    writer.writerows(map(_csv_row, rows.select_related("workspace").iterator()))
-    text.detach()
-    file.seek(0)
-    return file
+def _csv_rows(rows):
+    yield CSV_HEADINGS
+    yield from map(_csv_row, rows.select_related("workspace").iterator())
 
 
 def _csv_row(row):

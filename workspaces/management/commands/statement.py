@@ -1,9 +1,10 @@
+import csv
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from verification.documents.statements import statement_pdf, write_csv
+from verification.documents.statements import csv_rows, statement_pdf
 from workspaces import ledger
 from workspaces.management import arguments
 from workspaces.models import Environment
@@ -35,6 +36,6 @@ class Command(BaseCommand):
                 options["pdf"].write_bytes(statement_pdf(statement))
             elif options["csv"]:
                 with options["csv"].open("w", encoding="utf-8", newline="") as file:
-                    write_csv(statement, file)
+                    csv.writer(file).writerows(csv_rows(statement))
             else:
-                write_csv(statement, self.stdout)
+                csv.writer(self.stdout).writerows(csv_rows(statement))
