@@ -384,7 +384,11 @@ FAULTS = [
         "subject-fullName": ("a\0b", "Null characters"),
         "consent-method": ("x", "Choose one of the list"),
     },
-    {"consent-obtained": ("", "Confirm it")},
+    {
+        "consent-obtained": ("", "Confirm it"),
+        "consent-obtainedAt": ("", "Fill in “When it was given”"),
+        "consent-method": ("", "Choose “How it was given”"),
+    },
     {
         "subject-fullName": ("..", "This is not a name"),
         "subject-idNumber": ("", "Fill in “ID number”"),

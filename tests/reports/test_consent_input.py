@@ -104,8 +104,15 @@ def test_attestation_refuses_unknown_methods(api: Api, method: str):
 
 def test_only_a_draft_accepts_consent_not_obtained(api: Api):
     item = {**person(), "consent": NOT_OBTAINED}
+    complete = {**item, "consent": {**ATTESTED, "obtained": False}}
 
-    assert fault_codes(api, item) == {"consent/obtained": "consent-required"}
+    assert fault_codes(api, complete) == {"consent/obtained": "consent-required"}
+    assert fault_codes(api, item) == {
+        "consent/obtained": "consent-required",
+        "consent/obtainedAt": "required",
+        "consent/method": "required",
+        "consent/policyVersion": "required",
+    }
     api.create(item, draft=True)
 
 

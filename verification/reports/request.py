@@ -758,10 +758,10 @@ def _unconfirmable_company_faults(
 
 def _attestation_faults(consent: Json, context: RuleContext) -> Iterator[Fault]:
     if consent.get("obtained") is False:
-        if not context.draft:
-            detail = "Consent must have been obtained before the report is launched."
-            yield Fault(("consent", "obtained"), "consent-required", detail)
-        return
+        if context.draft:
+            return
+        detail = "Consent must have been obtained before the report is launched."
+        yield Fault(("consent", "obtained"), "consent-required", detail)
     detail = "CUSTOMER_ATTESTED needs this member."
     for member in ("obtained", "obtainedAt", "method", "policyVersion"):
         if consent.get(member) is None:
