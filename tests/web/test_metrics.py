@@ -86,6 +86,10 @@ def following(named: str, *, applies: bool) -> Iterator[None]:
             assert time.monotonic() < deadline
             follower.put_copy_data(reply)
             follower.flush()
+            # The server streams only to a follower that has read what others wrote.
+            follower.consume_input()
+            while follower.get_copy_data(1)[0] > 0:
+                pass
             # A transaction sees the connections that were there at its first look.
             cursor.execute("SELECT pg_stat_clear_snapshot()")
             cursor.execute(
