@@ -10,6 +10,7 @@ import pytest
 from tests.console.test_decisions import UNREACHED
 from tests.world.clients import Api
 from tests.world.console import ConsoleVisitor
+from tests.world.corrections import dispute
 from tests.world.decisions import (
     ADVERSE,
     APPROVE,
@@ -210,6 +211,7 @@ def test_draft_shows_what_would_change(owner, api: Api):
     decide(key, create_ready_report(api), APPROVE)
     create_ready_report(api, ADVERSE)
     draft = draft_policy(api, APPROVE_LOW, DECLINE_HIGH)
+    dispute(declined)
 
     html = owner.page("policy-version", version=draft.pk)
 
@@ -228,6 +230,7 @@ def test_draft_shows_what_would_change(owner, api: Api):
     assert re.findall(r'class="number other">(\d+)', table) == ["1"]
     differing = html.partition("Reports that would end differently")[2]
     assert re.findall(r"reports/([0-9a-f-]+)", differing) == [declined]
+    assert "Under correction" in differing
 
 
 OFFERS = [

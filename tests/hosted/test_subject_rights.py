@@ -16,6 +16,7 @@ from tests.world.members import create_member
 from tests.world.rules import create_rule
 from tests.world.subject import Visitor
 from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckResult
 from verification.notifications.models import Notification
 from verification.privacy.erasure import erase_person
 from verification.privacy.models import Erasure, Hold, SubjectRequest
@@ -212,6 +213,7 @@ def test_member_confirms_the_person_before_reports_join(
     thief: Visitor, victim: Report, paying_api: Api
 ):
     owner = ConsoleVisitor(create_member(paying_api.workspace, "OWNER"))
+    CheckResult.objects.filter(report=victim).update(disputed_at=now())
     thief.post("others")
     thief.post("others")
 
@@ -223,6 +225,7 @@ def test_member_confirms_the_person_before_reports_join(
     assert asked.number in owner.page("corrections", LIVE)
     page = owner.page("corrections-join", LIVE, asked=asked.pk)
     assert str(victim.pk) in page
+    assert "Under correction" in page
     assert str(Rule.objects.get().pk) in page
     rows = re.findall(r'<a class="cover"[^>]*>(.*?)</a>', page)
     assert set(rows) == {f"<bdi>{victim.subject_name}</bdi>"}

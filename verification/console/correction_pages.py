@@ -32,6 +32,7 @@ from verification.console.fields import (
 from verification.console.finding_cards import result_context
 from verification.console.words import Topic, choices_of
 from verification.db.base import read_page
+from verification.decisions.notices import reports_under_correction
 from verification.files.storage import download
 from verification.privacy import corrections, joins
 from verification.privacy.corrections import CorrectionRefused
@@ -130,6 +131,7 @@ def join(place: Place, asked: UUID) -> HttpResponse:
         "is_shown": is_shown,
         "address": mask((found.details or {}).get("address") or ""),
         "reports": reports[:50],
+        "disputed": reports_under_correction([one.pk for one in reports[:50]]),
         "rules": rules[:50],
         "form": form,
     }

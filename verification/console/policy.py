@@ -29,6 +29,7 @@ from verification.decisions.models import (
     PolicyVersion,
     reason_text,
 )
+from verification.decisions.notices import reports_under_correction
 from verification.decisions.policies import (
     DryRun,
     PolicyRefused,
@@ -169,6 +170,7 @@ def _dry_run_context(place: Place, dry: DryRun) -> dict[str, Any]:
         "unmatched": dry.hits.get(None, 0),
         "outcomes": list(WOULD.values()),
         "matrix": matrix,
+        "disputed": reports_under_correction(reports),
         "page": ResultPage(differing, len(dry.differences), number, PAGE_SIZE),
     }
 

@@ -32,6 +32,7 @@ from verification.console.fields import (
     trading_name_field,
 )
 from verification.db.base import ResultPage
+from verification.decisions.notices import reports_under_correction
 from verification.documents.statements import statement_response
 from verification.golive import names
 from verification.privacy.retention import MAX_COUNT, count_expired
@@ -262,6 +263,9 @@ def balance(place: Place) -> HttpResponse:
         "available": place.account.spendable,
         "page": page,
         "rows": _with_reports(page.rows),
+        "disputed": reports_under_correction(
+            [one.report_id for one in page.rows if one.report_id]
+        ),
         "months": statements.months(place.account.pk),
     }
     return place.render("money", shown)
