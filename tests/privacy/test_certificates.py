@@ -15,7 +15,7 @@ from pypdf import PdfReader
 
 from tests.world.clients import Api, erase, person, request_erasure
 from tests.world.staff import change_url, read_page
-from verification.privacy.certificates import certificate_pdf
+from verification.privacy.certificates import WORDS, certificate_pdf
 from verification.privacy.erasure import erase_person
 from verification.privacy.models import Erasure, SigningKey
 
@@ -121,6 +121,25 @@ def test_pdf_has_the_same_facts(api: Api, language: str):
     served = api.get(f"/erasures/{erasure.pk}/certificate.pdf")
     assert served["Content-Type"] == "application/pdf"
     assert erasure.number in served["Content-Disposition"]
+
+
+def test_pdf_names_each_kind_in_its_language_and_groups_digits(api: Api):
+    erasure = erase(api, api.create(person())["id"])
+    counted = dict.fromkeys(WORDS.values(), 1_234_567)
+    facts = json.loads(erasure.certificate) | {"erased": counted}
+    erasure.certificate = json.dumps(facts)
+
+    text = _text_of(certificate_pdf(erasure, "sw"))
+
+    assert text.count("1,234,567") == len(counted)
+    listed = text.partition("Kilichofutwa")[2].partition("Kinachobaki")[0]
+    assert [word for word in counted if word in listed] == []
+    assert "Nambari za ripoti" in text
+
+
+def _text_of(document: bytes) -> str:
+    pages = PdfReader(io.BytesIO(document)).pages
+    return " ".join(page.extract_text() for page in pages)
 
 
 def test_staff_take_the_certificate_as_a_document(api: Api, staff: Client):
