@@ -18,7 +18,7 @@ from verification.db.ids import uuid7
 from verification.reports.models import Report
 from verification.reports.status import record_note
 from verification.values.local_time import format_nairobi
-from workspaces.models import Workspace
+from workspaces.models import LedgerEntry, Workspace
 
 # Reserved in the sandbox: the source refuses the request.
 REFUSED = "90000008"
@@ -44,6 +44,19 @@ def plain(html: str) -> str:
     """Return the words of a page's main part."""
     main = html.partition("<main")[2].partition("</main>")[0]
     return " ".join(re.sub(r"<[^>]*>", " ", main).split())
+
+
+def test_failed_check_is_refunded_and_not_in_the_total(owner, api):
+    report = create_report_with_status(api, "PARTIAL ended")
+    paid = CheckResult.objects.get(report=report, status="COMPLETED").price
+    failed = CheckResult.objects.get(report=report, status="FAILED").price
+
+    html = owner.page("reports-detail", report=report)
+
+    charged = -sum(LedgerEntry.objects.values_list("amount", flat=True))
+    assert (charged, failed > 0) == (paid, True)
+    assert f"Your workspace: KES {paid:.2f}" in plain(html).replace("&nbsp;", " ")
+    assert plain(html).count(f"KES {failed:.2f} · refunded") == 1
 
 
 def test_details_are_compared_with_what_was_given(api):

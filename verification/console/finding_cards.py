@@ -16,7 +16,7 @@ from verification.checks.finding_words import (
     text_of,
 )
 from verification.checks.models import CheckResult, ResultStatus
-from verification.reports.models import NAME_PARTS, Report
+from verification.reports.models import NAME_PARTS, PaymentMode, Report
 
 ICONS = {
     "IDENTITY": "fingerprint",
@@ -123,6 +123,9 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         ],
         "source": SOURCES.get(source, source),
         "price": result.price,
+        # Of other payers, a refund of their payment says it.
+        "refunded": result.status in {ResultStatus.FAILED, ResultStatus.CANCELLED}
+        and (report or result.report).payment_mode == PaymentMode.SELF,
         "reused": result.reused,
         "seconds": round((result.duration_ms or 0) / 1000, 1),
         "outdated": ", ".join(map(label_of, outdated)),
