@@ -256,6 +256,9 @@ def test_what_all_rows_lack_is_said_once_and_leads_to_its_form(sender):
     page = sender.send(people(), **lacking)
 
     assert re.search(r'<li><a href="[^"]*again=[^"]*">Purpose: Fill this in', page)
+    # No cell is wrong, so the page sends nobody to the cells.
+    assert "The order has errors" in page
+    assert "Correct the cells" not in page
     assert faults(page) == [
         "Purpose: Fill this in",
         "You have the consent of the subject: Confirm it, as the checks need a consent",
