@@ -49,13 +49,11 @@ def test_postgresql_knows_each_setting():
 
 def test_page_and_settings_count_the_same_connections():
     page = (settings.BASE_DIR / "docs" / "operator" / "machines.md").read_text()
-    runbooks = (settings.BASE_DIR / "docs" / "operator" / "runbooks.md").read_text()
     machine = WEB_SERVERS * 2 * WEB_CONNECTIONS + 4
     limit = int(SET["max_connections"])
 
     for text in (page, CONF.replace("\n# ", " ")):
         assert f"up to {WEB_CONNECTIONS} connections for each of its" in text
-    assert f"process uses up to {WEB_CONNECTIONS}," in " ".join(runbooks.split())
     assert f"2 * {WEB_CONNECTIONS} * WEB_WORKERS" in page
     assert f"{OTHER_CONNECTIONS + machine} for one machine" in page
     assert f"That is {machine} for a" in CONF
