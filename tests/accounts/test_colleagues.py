@@ -520,7 +520,7 @@ def wait_for_a_blocked_query() -> None:
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     with connection.cursor() as cursor:
         while True:
             # The view is read once a transaction, unless it is let go.

@@ -278,7 +278,7 @@ def test_process_that_connects_during_rehash_is_refused(
                 waiting.result(timeout=0.5)
 
         with pytest.raises(DatabaseRefused):
-            waiting.result(timeout=20)
+            waiting.result(timeout=60)
         # It is closed, so that nothing uses it after all.
         assert other.connection is None
 

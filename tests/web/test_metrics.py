@@ -81,7 +81,7 @@ def following(named: str, *, applies: bool) -> Iterator[None]:
         applied = kept if applies else 0
         # The reply: written, flushed, applied, its time, no answer wanted.
         reply = struct.pack("!cQQQQB", b"r", kept, kept, applied, 0, 0)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             assert time.monotonic() < deadline
             follower.put_copy_data(reply)
