@@ -462,7 +462,7 @@ def test_administrator_cannot_create_owners_by_tampering(owner, admin, viewer, r
 
 
 def test_last_owner_stays(owner):
-    told = ["A workspace keeps at least one owner."]
+    told = ["Make another member an owner first: a workspace keeps one."]
     me = owner.member.pk
 
     assert owner.messages_after("members-role", {"role": "VIEWER"}, member=me) == told

@@ -148,7 +148,7 @@ class InvitationForm(ChoicesForm):
 
 
 REFUSALS: Refusals = {
-    members.LastOwner: _("A workspace keeps at least one owner."),
+    members.LastOwner: _("Make another member an owner first: a workspace keeps one."),
     keys.KeyHasEnded: _("This key has ended, or was replaced already."),
 }
 
