@@ -835,8 +835,21 @@ def test_cancelled_report_gives_the_price_back(owner, api: Api):
     assert AuditEvent.objects.filter(action="report.cancelled").count() == 1
 
 
+def test_new_link_of_a_subject_without_an_address_is_handed_over(owner, api: Api):
+    made = create_report_with_status(api, "PENDING_CONSENT")
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+
+    assert owner.messages_after("reports-consent-link", report=made) == [
+        "Hand over the new link below. The old one stops working."
+    ]
+    assert "/c/" in owner.page("reports-detail", report=made)
+
+
 def test_links_are_sent_again_once_a_minute(owner, api: Api):
     made = create_report_with_status(api, "PENDING_CONSENT")
+    report = Report.objects.get(pk=made)
+    report.subject = {**report.subject, "email": "wanjiku@kamau.test"}
+    report.save()
     assert owner.messages_after("reports-consent-link", report=made) == [
         "A link was sent less than a minute ago."
     ]
