@@ -8,7 +8,7 @@ from html import escape
 import pytest
 from django.utils.timezone import now
 
-from tests.world.clients import erase, person
+from tests.world.clients import HOSTED, erase, person
 from tests.world.decisions import create_ready_report
 from tests.world.orders import create_report_with_status
 from verification.checks.models import CheckDefinition, CheckResult
@@ -57,6 +57,21 @@ def test_failed_check_is_refunded_and_not_in_the_total(owner, api):
     assert (charged, failed > 0) == (paid, True)
     assert f"Your workspace: KES {paid:.2f}" in plain(html).replace("&nbsp;", " ")
     assert plain(html).count(f"KES {failed:.2f} · refunded") == 1
+
+
+@pytest.mark.parametrize(("is_draft", "refunds"), [(True, 0), (False, 3)])
+def test_cancelled_check_is_refunded_unless_it_was_a_draft(
+    owner, api, is_draft, refunds
+):
+    item = {**person(), "consent": HOSTED}
+    report = api.create(item, draft=is_draft)["id"]
+    api.post(f"/reports/{report}/cancel")
+
+    html = plain(owner.page("reports-detail", report=report))
+
+    assert "Your workspace: KES" not in html.replace("&nbsp;", " ")
+    assert html.count("· refunded") == refunds
+    assert LedgerEntry.objects.filter(kind="REVERSAL").count() == refunds
 
 
 def test_details_are_compared_with_what_was_given(api):

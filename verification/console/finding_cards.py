@@ -89,7 +89,13 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
     outdated = result.outdated_details(report.subject) if report else []
     finding = result.finding or {}
     details: dict[str, Any] = finding.get("details") or {}
-    subject = (report or result.report).subject or {}
+    of = report or result.report
+    subject = of.subject or {}
+    # Other payers get back a part of their payment, which the page shows.
+    is_unpaid = of.payment_mode == PaymentMode.SELF and result.status in {
+        ResultStatus.FAILED,
+        ResultStatus.CANCELLED,
+    }
     compared = list(_compare(details, result.inputs or subject))
     shown = {*COMPARISONS}.union(*(row.names for row in compared))
     rest = {name: value for name, value in details.items() if name not in shown}
@@ -123,9 +129,9 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         ],
         "source": SOURCES.get(source, source),
         "price": result.price,
-        # Of other payers, a refund of their payment says it.
-        "refunded": result.status in {ResultStatus.FAILED, ResultStatus.CANCELLED}
-        and (report or result.report).payment_mode == PaymentMode.SELF,
+        "is_unpaid": is_unpaid,
+        # A draft was not charged.
+        "refunded": is_unpaid and of.launched_at is not None,
         "reused": result.reused,
         "seconds": round((result.duration_ms or 0) / 1000, 1),
         "outdated": ", ".join(map(label_of, outdated)),

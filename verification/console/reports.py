@@ -270,7 +270,7 @@ def _verdict_of(report: Report, results: list[dict[str, Any]]) -> dict[str, Any]
             "flags": flags,
         },
         "deciding_checks": ", ".join(riskiest),
-        "total": sum(one["price"] for one in results if not one["refunded"]),
+        "total": sum(one["price"] for one in results if not one["is_unpaid"]),
     }
 
 
