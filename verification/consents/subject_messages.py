@@ -50,6 +50,17 @@ def is_reachable(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
     return any(is_sendable(each) for each in messages_to(person, report, kind, "", {}))
 
 
+def reaches_subject(report: Report) -> bool:
+    """Return whether the subject would now get a message with the consent's link.
+
+    The mailbox of the sandbox shows what would go to any address.
+    """
+    subject = report.subject or {}
+    if report.environment == Environment.SANDBOX:
+        return bool(addresses_of(subject))
+    return is_reachable(report, Kind.CONSENT_REQUEST, subject)
+
+
 def consent_request(report: Report, consent: Consent | None) -> list[OutgoingMessage]:
     """Return the messages with a hosted consent's link, one to each address."""
     if consent is None or consent.mode != Consent.Mode.SERVICE_HOSTED:

@@ -14,9 +14,8 @@ from django.db.models import Q, QuerySet
 
 from verification.consents.links import REMINDABLE_STATUSES, consent_links
 from verification.consents.models import Consent
-from verification.consents.subject_messages import addresses_of, is_reachable
+from verification.consents.subject_messages import reaches_subject
 from verification.console.base import Place
-from verification.notifications.models import Kind
 from verification.reports.hosted_links import NotRenewable, ResendTooSoon
 from verification.values.clock import now
 from workspaces.members import Permission, require_present
@@ -69,14 +68,7 @@ def _remind_each(place: Place, report_ids: Sequence[UUID]) -> Iterator[Outcome]:
 
 def _remind(place: Place, consent: Consent) -> Outcome:
     report = consent.report
-    subject = report.subject or {}
-    # The mailbox of the sandbox shows what would go to any address.
-    reached = (
-        bool(addresses_of(subject))
-        if place.is_sandbox
-        else is_reachable(report, Kind.CONSENT_REQUEST, subject)
-    )
-    if not reached:
+    if not reaches_subject(report):
         return Outcome.UNREACHED
     try:
         with transaction.atomic():

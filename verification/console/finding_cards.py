@@ -89,10 +89,10 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
     outdated = result.outdated_details(report.subject) if report else []
     finding = result.finding or {}
     details: dict[str, Any] = finding.get("details") or {}
-    of = report or result.report
-    subject = of.subject or {}
+    report = report or result.report
+    subject = report.subject or {}
     # Other payers get back a part of their payment, which the page shows.
-    is_unpaid = of.payment_mode == PaymentMode.SELF and result.status in {
+    is_unpaid = report.payment_mode == PaymentMode.SELF and result.status in {
         ResultStatus.FAILED,
         ResultStatus.CANCELLED,
     }
@@ -130,8 +130,8 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "source": SOURCES.get(source, source),
         "price": result.price,
         "is_unpaid": is_unpaid,
-        # A draft was not charged.
-        "refunded": is_unpaid and of.launched_at is not None,
+        # A cancelled draft was never charged.
+        "refunded": is_unpaid and report.launched_at is not None,
         "reused": result.reused,
         "seconds": round((result.duration_ms or 0) / 1000, 1),
         "outdated": ", ".join(map(label_of, outdated)),

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.checks.models import CheckResult
 from verification.consents.links import consent_links
-from verification.consents.subject_messages import addresses_of
+from verification.consents.subject_messages import reaches_subject
 from verification.console.base import (
     Place,
     Refusals,
@@ -208,7 +208,7 @@ def resend_consent(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
     verb = partial(consent_links.resend, place.client, found.pk)
     done = _("The subject gets a new link. The old one stops working.")
-    if not addresses_of(found.subject or {}):
+    if not reaches_subject(found):
         done = _("Hand over the new link below. The old one stops working.")
     return _carry_out(place, found, verb, "consent-resent", done)
 
