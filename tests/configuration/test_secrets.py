@@ -113,6 +113,7 @@ def test_secret_is_what_its_command_prints(tmp_path, environment):
     [
         ("sh -c 'echo half; exit 3'", "FIELD_KEYS_COMMAND ended with 3."),
         ("true", "FIELD_KEYS_COMMAND printed nothing."),
+        (r"printf '\377'", "FIELD_KEYS_COMMAND printed no text."),
         ("/nowhere/vault read", "FIELD_KEYS_COMMAND cannot be run: "),
         ("echo 'k1", "FIELD_KEYS_COMMAND cannot be run: "),
     ],
@@ -128,7 +129,19 @@ def test_command_that_gives_no_secret_is_refused(
     assert str(refused.value).startswith(reason)
 
 
-def test_missing_or_empty_secret_file_is_refused(tmp_path, environment):
+def test_failed_command_runs_once(tmp_path, environment):
+    runs = tmp_path / "runs"
+    environment.setenv("FIELD_KEYS_COMMAND", f"sh -c 'echo >>{runs}; exit 1'")
+
+    # Django reads the settings a second time after they were refused.
+    for _ in range(2):
+        with pytest.raises(ImproperlyConfigured):
+            field_keys(tmp_path, development=True)
+
+    assert runs.read_text() == "\n"
+
+
+def test_secret_file_without_a_text_is_refused(tmp_path, environment):
     file = tmp_path / "secret"
     environment.setenv("SECRET_KEY_FILE", str(file))
     with pytest.raises(ImproperlyConfigured, match="SECRET_KEY_FILE cannot be read"):
@@ -136,6 +149,10 @@ def test_missing_or_empty_secret_file_is_refused(tmp_path, environment):
 
     file.write_text("\n")
     with pytest.raises(ImproperlyConfigured, match="SECRET_KEY_FILE names an empty"):
+        secret_key(tmp_path, development=True)
+
+    file.write_bytes(b"\377")
+    with pytest.raises(ImproperlyConfigured, match="SECRET_KEY_FILE names no text"):
         secret_key(tmp_path, development=True)
 
 

@@ -161,14 +161,27 @@ def _from_file(name: str, path: Path) -> str:
         value = path.read_text().strip()
     except OSError as e:
         raise ImproperlyConfigured(f"{name}_FILE cannot be read: {e}") from e
+    except UnicodeDecodeError:
+        raise ImproperlyConfigured(f"{name}_FILE names no text: {path}") from None
     if not value:
         raise ImproperlyConfigured(f"{name}_FILE names an empty file: {path}")
     return value
 
 
-@cache
 def _from_command(name: str, command: str) -> str:
     """Return what the command prints. The log gets its standard error."""
+    value, failure = _run(command)
+    if failure:
+        raise ImproperlyConfigured(f"{name}_COMMAND {failure}.")
+    return value
+
+
+@cache
+def _run(command: str) -> tuple[str, str]:
+    """Return what the command prints, and why that is no secret.
+
+    Django reads the settings again after a refusal; the command must not hang twice.
+    """
     try:
         ran = subprocess.run(  # noqa: S603
             shlex.split(command),
@@ -179,14 +192,15 @@ def _from_command(name: str, command: str) -> str:
             text=True,
         )
     except subprocess.TimeoutExpired:
-        reason = f"did not end within {COMMAND_TIMEOUT} seconds"
+        return "", f"did not end within {COMMAND_TIMEOUT} seconds"
+    except UnicodeDecodeError:
+        return "", "printed no text"
     except (OSError, ValueError) as e:
-        reason = f"cannot be run: {e}"
-    else:
-        reason = f"ended with {ran.returncode}" if ran.returncode else "printed nothing"
-        if not ran.returncode and (value := ran.stdout.strip()):
-            return value
-    raise ImproperlyConfigured(f"{name}_COMMAND {reason}.")
+        return "", f"cannot be run: {e}"
+    if ran.returncode:
+        return "", f"ended with {ran.returncode}"
+    value = ran.stdout.strip()
+    return value, "" if value else "printed nothing"
 
 
 def _development_secret(data_dir: Path, name: str, make: Callable[[], str]) -> str:
