@@ -20,9 +20,11 @@ pytestmark = pytest.mark.slow
 COLLECTOR = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 
 
-def refusal(command: str, *arguments: str, **environment: str) -> str:
+def manage(
+    command: str, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "manage.py", command, *arguments],
         cwd=settings.BASE_DIR,
         env=kept | {"DEBUG": "True", "DEMO": "0"} | environment,
@@ -31,6 +33,10 @@ def refusal(command: str, *arguments: str, **environment: str) -> str:
         check=False,
         timeout=50,
     )
+
+
+def refusal(command: str, *arguments: str, **environment: str) -> str:
+    done = manage(command, *arguments, **environment)
     assert done.returncode
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     return done.stderr
@@ -212,3 +218,11 @@ def test_web_server_refuses_an_address_of_another_machine(host, monkeypatch):
 
     with pytest.raises(SystemExit, match="set HOST to an IP address of this machine"):
         require_free_port()
+
+
+def test_jobs_stay_alive_while_the_key_management_service_is_away():
+    away = {"FIELD_KEYS_COMMAND": "false", "DATABASE_URL": "postgresql://away/x"}
+    done = manage("jobs", "--alive", **away)
+
+    said = "not known (FIELD_KEYS_COMMAND ended with 1.)\n"
+    assert (done.returncode, done.stdout) == (0, said)
