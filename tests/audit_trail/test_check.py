@@ -149,7 +149,7 @@ def test_end_that_was_cut_off_is_found_until_a_restore_is_accepted(events, works
     record(workspace, 5)
     seal_events()
     assert any("Events up to 10 are not those of" in found for found in faults())
-    assert accept("Restored the backup of the night") == 9
+    assert accept("Restored the backup of the night")[0] == 9
     record(workspace, 1)
     seal_events()
     assert faults() == []
@@ -165,7 +165,7 @@ def test_folder_of_anchors_that_is_gone_is_said_until_accepted(
     record(workspace, 1)
     seal_events()
     assert faults() == ["The anchor of event 10 is gone."]
-    assert accept("The disk of the folder failed") == 11
+    assert accept("The disk of the folder failed")[0] == 11
     assert faults() == []
 
     shutil.rmtree(documents)
@@ -190,6 +190,22 @@ def test_anchors_of_a_key_that_is_not_trusted_are_found(events, capsys):
 
     with pytest.raises(CommandError, match="faults"):
         call_command("audit_trail", "verify", "--key", "that of the safe")
+
+
+def test_new_key_is_a_fault_until_accepted(events, workspace, settings):
+    former = certificates.published_keys()[0].pk
+    settings.SIGNING_KEY = bytes(range(32))
+    assert faults() == [
+        f"The key {former} has signed 1 anchors, and nobody has accepted it."
+    ]
+
+    accept("New SIGNING_KEY")
+    record(workspace, 1)
+    seal_events()
+    assert faults() == []
+
+    settings.SIGNING_KEY = bytes(range(1, 33))
+    assert len(faults()) == 2
 
 
 def test_lines_of_the_log_store_are_compared(events, tmp_path, capsys):

@@ -7,7 +7,8 @@ erasures, and one for each run to the log. The key of certificates signs them. W
 next is due follows from the files: an attacker could move a time in the database.
 
 A restore loses events that were sealed since the backup, and their numbers are used
-again. `accept` records that in a signed file.
+again. `accept` records that in a signed file, and the former keys that count: the table
+of published keys is in the database, where an attacker could add one.
 """
 
 from __future__ import annotations
@@ -90,13 +91,16 @@ def _is_due(number: int, at: datetime) -> bool:
     return newest["type"] == "audit-restore" or not is_recent
 
 
-def accept(reason: str) -> int:
-    """Declare that a restore has lost seals; return the last number that was kept.
+def accept(reason: str) -> tuple[int, Counter[str]]:
+    """Declare that a restore has lost seals, or that there is a new key.
 
-    Anchors of higher numbers that are there now count no more. Raises OSError if the
-    file cannot be written.
+    Anchors of higher numbers that are there now count no more; the keys of all files
+    count. Returns the last number that was kept, and the number of files of each key.
+    Raises OSError if the file cannot be written.
     """
-    differing = [n for n, _ in _compare(_anchors(list(_read([]))))]
+    files = list(_read([]))
+    keys = _count_keys(files)
+    differing = [n for n, _ in _compare(_anchors(files))]
     number, at = min([last_seal()[0] + 1, *differing]) - 1, now()
     facts = {
         "type": "audit-restore",
@@ -104,10 +108,10 @@ def accept(reason: str) -> int:
         "at": utc_text(at),
         "reason": reason,
     }
-    journal.write_file(_name(at, number), _signed(facts))
+    journal.write_file(_name(at, number), _signed(facts | {"keys": sorted(keys)}))
     log.warning("audit trail continues after a restore", extra=_logged(facts))
     write_state(anchored_number=number)
-    return number
+    return number, keys
 
 
 def check_anchors(
@@ -115,23 +119,39 @@ def check_anchors(
 ) -> tuple[list[str], Counter[str]]:
     """Return the faults of the anchors, and the number of files of each key.
 
-    Only signatures of the trusted keys count, or of all published ones if none is
-    given: their table is in the database. `lines` are anchors that a log store kept.
+    Files of a key that is not trusted are a fault, and count no more. Trusted are the
+    given keys, or today's with those that it has accepted. `lines` are anchors that a
+    log store kept.
     """
     found: list[str] = []
     try:
-        files = list(_read(found, trusted))
+        signed = list(_read(found))
     except Exception as e:
         # A bucket raises errors of its own.
         return [
             f"The folder of anchors cannot be read ({type(e).__name__})."
         ], Counter()
+    keys = _count_keys(signed)
+    trusted = trusted or _trusted_keys(signed)
+    for key in sorted(set(keys) - set(trusted)):
+        what = f"has signed {keys[key]} anchors, and nobody has accepted it"
+        found.append(f"The key {key} {what}.")
+    files = [file for file in signed if file["key"] in trusted]
     anchored = _anchors([*files, *lines])
     found += [fault for _, fault in _compare(anchored)]
-    there = {f["number"] for f in files} | {0}
+    there = {file.get("number") for file in signed} | {0}
     named = {a.previous for a in anchored} | {read_state().anchored_number}
     found += [f"The anchor of event {n} is gone." for n in sorted(named - there)]
-    return [*found, *_check_times(files)], Counter(f["key"] for f in files)
+    return [*found, *_check_times(files)], keys
+
+
+def _trusted_keys(files: list[dict[str, Any]]) -> set[str]:
+    today = certificates.published_keys()[0].pk
+    return {today}.union(*(f.get("keys", ()) for f in files if f["key"] == today))
+
+
+def _count_keys(files: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(file["key"] for file in files)
 
 
 def read_lines(path: str) -> list[dict[str, Any]]:
@@ -195,15 +215,9 @@ def _compare(anchored: list[Anchor]) -> Iterator[tuple[int, str]]:
                 yield one.number, fault
 
 
-def _read(
-    found: list[str], trusted: Collection[str] = (), *, newest_first: bool = False
-) -> Iterator[dict[str, Any]]:
+def _read(found: list[str], *, newest_first: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the facts of each file that is signed; add others to `found`."""
-    keys = {
-        key.pk: key.pem
-        for key in certificates.published_keys()
-        if not trusted or key.pk in trusted
-    }
+    keys = {key.pk: key.pem for key in certificates.published_keys()}
     for month in sorted(journal.list_folder(FOLDER)[0], reverse=newest_first):
         names = journal.list_folder(f"{FOLDER}/{month}")[1]
         for file in sorted(names, reverse=newest_first):

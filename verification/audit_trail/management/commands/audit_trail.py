@@ -1,4 +1,5 @@
 import time
+from collections import Counter
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -12,7 +13,8 @@ class Command(BaseCommand):
         "verify: compares each audit event with its seal, and the seals with the "
         "signed anchors outside the database; records the outcome, prints the faults, "
         "and ends with 1 if there are any. accept: declares after a restore that the "
-        "events since the backup are lost."
+        "events since the backup are lost, and trusts the keys of the anchors that "
+        "are there, as after a new SIGNING_KEY."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -33,7 +35,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["action"] == "accept":
-            number = accept(options["reason"])
+            number, keys = accept(options["reason"])
+            self._list(keys)
             self.stdout.write(f"The audit trail continues after event {number}.")
             return
         started = time.monotonic()
@@ -44,8 +47,7 @@ class Command(BaseCommand):
         if options["anchors"] and not lines:
             raise CommandError("The file has no anchors.")
         count, faults, keys = check_everything(options["key"], lines)
-        for key, number in keys.items():
-            self.stdout.write(f"Anchors signed by the key {key}: {number}")
+        self._list(keys)
         for fault in faults:
             self.stdout.write(fault)
         if faults:
@@ -54,3 +56,7 @@ class Command(BaseCommand):
         self.stdout.write(
             f"The audit trail is whole: {count} events, {seconds:.1f} seconds."
         )
+
+    def _list(self, keys: Counter[str]) -> None:
+        for key, number in keys.items():
+            self.stdout.write(f"Anchors signed by the key {key}: {number}")
