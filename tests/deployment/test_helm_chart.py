@@ -255,7 +255,27 @@ def test_chart_without_values_names_all_that_are_missing(helm: Path):
         ("secrets.keys.LOKUP_KEY=lookup_key", "invalid propertyName 'LOKUP_KEY'"),
         ("web.replica=3", "additional properties 'replica' not allowed"),
         ("address.baseUrl=http://a.test", "does not match pattern"),
+        ("trustedProxies={0.0.0.0/0}", "does not match pattern"),
+        ("documents.env.FIELD_KEYS=k1:x", "invalid propertyName 'FIELD_KEYS'"),
+        ("address.productionHost=sandbox.acacia.test", "keeps nothing apart"),
         ("monitoring.enabled=true", "networkPolicy.prometheus: peers that may read"),
+        (
+            "monitoring.enabled=true,settings.METRICS_TOKEN_COMMAND=print",
+            "secrets.keys.METRICS_TOKEN: Prometheus reads it",
+        ),
+        (
+            "jobs.autoscaling.enabled=true",
+            "monitoring.enabled: jobs.autoscaling follows",
+        ),
+        (
+            "web.autoscaling.enabled=true,web.autoscaling.minReplicas=9",
+            "web.autoscaling.minReplicas: it exceeds maxReplicas",
+        ),
+        ("cloudNativePG.roleSecret=role", "cloudNativePG.enabled: cloudNativePG.role"),
+        (
+            "cloudNativePG.enabled=true,settings.DATABASE_URL_COMMAND=print",
+            "secrets.keys.DATABASE_URL: cloudNativePG and secrets.ownerKey replace",
+        ),
         ("secrets.ownerKey=owner_url", "serviceRole and secrets.ownerKey: both or"),
         ("secrets.serviceRole=a; rm", "does not match pattern"),
         (
@@ -401,6 +421,15 @@ def command(pod: dict[str, Any]) -> str:
     shell, option, line = pod["containers"][0]["command"]
     assert (shell, option) == ("sh", "-c")
     return str(line)
+
+
+def test_setting_of_yours_wins_over_that_of_the_chart(render: Render):
+    settings = YOURS["settings"] | {"EXPECTED_STANDBYS": 1}
+    found = pods(render(YOURS | IN_THE_CLUSTER | {"settings": settings}))
+
+    names = [e["name"] for e in found["web"]["containers"][0]["env"]]
+    assert sorted(names) == sorted(set(names))
+    assert variables(found["web"])["EXPECTED_STANDBYS"] == "1"
 
 
 def test_command_replaces_the_key_of_the_secret(render: Render):

@@ -20,50 +20,77 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ include "verification.fullname" . }}-database
 {{- end -}}
 
-{{/* Fail with all values that are missing, and not with the first one. */}}
+{{/* Fail with all values that are missing or contradict each other, and not with the first one. */}}
 {{- define "verification.require" -}}
-{{- $missing := list -}}
+{{- $faults := list -}}
 {{- range $name, $value := dict
     "address.baseUrl: the public https address of the service" .Values.address.baseUrl
     "image.repository: where you pushed the image" .Values.image.repository
     "secrets.existingSecret: the Secret with the keys that deploy/make-secrets makes" .Values.secrets.existingSecret
     "settings.OPERATOR_CONTACT: where people ask about their data" .Values.settings.OPERATOR_CONTACT
     "trustedProxies: the networks of the ingress controller's pods" .Values.trustedProxies -}}
-{{- if not $value -}}{{- $missing = append $missing $name -}}{{- end -}}
+{{- if not $value -}}{{- $faults = append $faults $name -}}{{- end -}}
 {{- end -}}
 {{- if eq (empty .Values.documents.bucket) (empty .Values.documents.existingClaim) -}}
-{{- $missing = append $missing "documents.bucket or documents.existingClaim: one of them keeps the documents" -}}
+{{- $faults = append $faults "documents.bucket or documents.existingClaim: one of them keeps the documents" -}}
+{{- end -}}
+{{- with .Values.address -}}
+{{- if and .sandboxHost (eq .sandboxHost .productionHost) -}}
+{{- $faults = append $faults "address.sandboxHost and address.productionHost: the same name keeps nothing apart" -}}
+{{- end -}}
+{{- end -}}
+{{- $keys := include "verification.keys" . | fromJson -}}
+{{- if and .Values.monitoring.enabled (not (hasKey $keys "METRICS_TOKEN")) -}}
+{{- $faults = append $faults "secrets.keys.METRICS_TOKEN: Prometheus reads it in that Secret" -}}
+{{- end -}}
+{{- if and (or .Values.cloudNativePG.enabled .Values.secrets.ownerKey) (not (hasKey $keys "DATABASE_URL")) -}}
+{{- $faults = append $faults "secrets.keys.DATABASE_URL: cloudNativePG and secrets.ownerKey replace what it names" -}}
+{{- end -}}
+{{- if and .Values.jobs.autoscaling.enabled (not .Values.monitoring.enabled) -}}
+{{- $faults = append $faults "monitoring.enabled: jobs.autoscaling follows a figure of Prometheus" -}}
+{{- end -}}
+{{- range $name := list "web" "jobs" -}}
+{{- with (get $.Values $name).autoscaling -}}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) -}}
+{{- $faults = append $faults (printf "%s.autoscaling.minReplicas: it exceeds maxReplicas" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.backup.enabled (not .Values.backup.existingClaim) -}}
-{{- $missing = append $missing "backup.existingClaim: where backups go" -}}
+{{- $faults = append $faults "backup.existingClaim: where backups go" -}}
 {{- end -}}
 {{- with .Values.secrets -}}
 {{- if $.Values.cloudNativePG.enabled -}}
 {{- if .ownerKey -}}
-{{- $missing = append $missing "cloudNativePG.roleSecret in place of secrets.ownerKey: CloudNativePG keeps the owner's address" -}}
+{{- $faults = append $faults "cloudNativePG.roleSecret in place of secrets.ownerKey: CloudNativePG keeps the owner's address" -}}
 {{- end -}}
 {{- if ne (empty .serviceRole) (empty $.Values.cloudNativePG.roleSecret) -}}
-{{- $missing = append $missing "secrets.serviceRole and cloudNativePG.roleSecret: both or neither" -}}
+{{- $faults = append $faults "secrets.serviceRole and cloudNativePG.roleSecret: both or neither" -}}
 {{- end -}}
-{{- else if ne (empty .serviceRole) (empty .ownerKey) -}}
-{{- $missing = append $missing "secrets.serviceRole and secrets.ownerKey: both or neither" -}}
+{{- else -}}
+{{- if ne (empty .serviceRole) (empty .ownerKey) -}}
+{{- $faults = append $faults "secrets.serviceRole and secrets.ownerKey: both or neither" -}}
+{{- end -}}
+{{- if $.Values.cloudNativePG.roleSecret -}}
+{{- $faults = append $faults "cloudNativePG.enabled: cloudNativePG.roleSecret is for its database" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.networkPolicy -}}
 {{- if .enabled -}}
 {{- if not .ingressController -}}
-{{- $missing = append $missing "networkPolicy.ingressController: peers that may reach the web servers" -}}
+{{- $faults = append $faults "networkPolicy.ingressController: peers that may reach the web servers" -}}
 {{- end -}}
 {{- if not (or .database $.Values.cloudNativePG.enabled) -}}
-{{- $missing = append $missing "networkPolicy.database: peers with your PostgreSQL, or cloudNativePG.enabled" -}}
+{{- $faults = append $faults "networkPolicy.database: peers with your PostgreSQL, or cloudNativePG.enabled" -}}
 {{- end -}}
 {{- if and $.Values.monitoring.enabled (not .prometheus) -}}
-{{- $missing = append $missing "networkPolicy.prometheus: peers that may read /metrics" -}}
+{{- $faults = append $faults "networkPolicy.prometheus: peers that may read /metrics" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if $missing -}}
-{{- fail (printf "\n\nThese values are missing (docs/operator/kubernetes.md):\n  - %s\n" (join "\n  - " $missing)) -}}
+{{- if $faults -}}
+{{- fail (printf "\n\nThese values are missing or contradict each other (docs/operator/kubernetes.md):\n  - %s\n" (join "\n  - " $faults)) -}}
 {{- end -}}
 {{- end -}}
 
@@ -108,7 +135,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 - {name: EXPECTED_JOB_CLUSTERS, value: {{ ternary .autoscaling.minReplicas .replicas .autoscaling.enabled | toString | quote }}}
 {{- end }}
 {{- if .Values.cloudNativePG.enabled }}
+{{- if not (hasKey .Values.settings "EXPECTED_STANDBYS") }}
 - {name: EXPECTED_STANDBYS, value: {{ sub (int .Values.cloudNativePG.instances) 1 | toString | quote }}}
+{{- end }}
 - {name: PGSSLMODE, value: require}
 {{- end }}
 {{- with .Values.documents.bucket }}
