@@ -23,6 +23,7 @@ from tests.world.database import database_server as database_server
 from tests.world.database import django_db_setup as django_db_setup
 from tests.world.database import make_template
 from tests.world.database import module_transaction as module_transaction
+from tests.world.middlewares import share_middlewares
 from tests.world.service import OWN_PROGRAMS, RESTARTING, SERVED
 from tests.world.service import service as service
 from tests.world.staff import admin_client as admin_client
@@ -43,6 +44,7 @@ SLOW_FOLDER = "tests/service/"
 # A busy machine may take long for one example.
 settings.register_profile("patient", settings.default, deadline=None)
 settings.load_profile("patient")
+share_middlewares()
 # Modules and tests that are collected stay: until then there is no garbage to look for.
 gc.disable()
 
