@@ -6,20 +6,16 @@ def test_something(api):
     assert api.report(made["id"])["status"] == "READY"
 """
 
-import io
 import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
-from django.core.management import call_command
 from django.test import Client as HttpClient
 from django.utils.timezone import now
 
-from tests.world.flush import read_rows, write_rows
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.engine import run_due_checks
-from verification.checks.models import CheckDefinition
 from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
 from verification.notifications.models import SandboxAddress
@@ -211,22 +207,8 @@ def confirm_sandbox_addresses(workspace: Workspace, *addresses: str) -> None:
     insert(Rows(SandboxAddress, rows))
 
 
-def create_checks() -> None:
-    """Create the checks by `setup_checks`, and by a copy of its rows from then on."""
-    table = CheckDefinition._meta.db_table
-    if table in _rows and not CheckDefinition.objects.exists():
-        write_rows(table, _rows[table])
-        return
-    call_command("setup_checks", stdout=io.StringIO())
-    _rows[table] = read_rows(table)
-
-
-_rows: dict[str, bytes] = {}
-
-
 def create_lender() -> Workspace:
     """Create Acacia Lenders, whose sandbox may write to READERS."""
-    create_checks()
     made = create_workspace(name="Acacia Lenders", owner_email="owner@acacia.test")
     confirm_sandbox_addresses(made, *READERS)
     return made

@@ -6,6 +6,7 @@ second.
 """
 
 import hashlib
+import io
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 from django.db import connection, transaction
 
 from tests.world.flush import install_flush
@@ -57,6 +59,8 @@ def django_db_setup(
     create_database(name)
     connection.settings_dict["NAME"] = name
     with django_db_blocker.unblock():
+        # As each installation does.
+        call_command("setup_checks", stdout=io.StringIO())
         install_flush()
         create_ledger_check()
     yield
