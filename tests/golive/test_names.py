@@ -76,7 +76,7 @@ def test_pages_mails_and_receipts_show_the_reviewed_name_and_both_contacts(api):
     pages = [visitor.text()]
     visitor.confirm()
     pages.append(visitor.text())
-    visitor.enter()
+    visitor.prove()
     pages.append(visitor.text())
     visitor.grant()
     pages.append(visitor.text())

@@ -65,7 +65,7 @@ def test_logo_stands_beside_the_reviewed_name(api, ask, brand):
 
 def test_line_is_shown_in_the_language_of_the_page(ask, brand):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
 
     html = visitor.get(lang="sw").content.decode()
 
@@ -76,7 +76,7 @@ def test_line_is_shown_in_the_language_of_the_page(ask, brand):
 def test_line_in_one_language_is_shown_in_both(api, ask):
     save_brand(api.workspace, contact_line=LINE)
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
 
     assert LINE in visitor.get(lang="sw").content.decode()
 
@@ -177,7 +177,7 @@ def test_old_address_ends_with_a_new_logo(api, ask, brand):
 
 def test_removed_brand_leaves_pages_at_once(api, ask, brand):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     bar_brand(api.workspace.pk, "It is the logo of a bank")
 
     html = visitor.get().content.decode()
@@ -190,7 +190,7 @@ def test_removed_brand_leaves_pages_at_once(api, ask, brand):
 def test_production_page_shows_the_brand_of_a_live_workspace_only(paying_api, live_ask):
     save_brand(paying_api.workspace, colour=COLOUR)
     visitor = live_ask()
-    visitor.enter()
+    visitor.prove()
     paying_api.workspace.go_live = "NONE"
     paying_api.workspace.set_reviewed_names("", "")
     paying_api.workspace.name = "Acacia Lenders"
@@ -239,7 +239,7 @@ def test_page_leads_back_after_consent(api, ask):
 def test_page_leads_back_after_a_refusal(api, ask):
     save_brand(api.workspace)
     visitor = ask(returnUrl=ADDRESS)
-    visitor.enter()
+    visitor.prove()
 
     visitor.post("decline", reason="")
 
@@ -249,7 +249,7 @@ def test_page_leads_back_after_a_refusal(api, ask):
 def test_default_address_counts_for_reports_without_their_own(api, ask):
     save_brand(api.workspace, return_url=f"https://{HOST}/hello")
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
 
     visitor.grant()
 
@@ -273,7 +273,7 @@ def test_payer_is_led_back_after_the_payment(api):
 def test_address_that_lost_its_host_is_not_followed(api, ask):
     save_brand(api.workspace)
     visitor = ask(returnUrl=ADDRESS)
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
     assert returns(visitor.text())
 
@@ -287,7 +287,7 @@ def test_address_that_lost_its_host_is_not_followed(api, ask):
 def test_page_of_an_erased_report_leads_nowhere(api, ask):
     save_brand(api.workspace)
     visitor = ask(returnUrl=ADDRESS)
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
 
     erase(api, visitor.report_id)

@@ -136,7 +136,7 @@ def test_result_of_somebody_else_is_refused(subject: Visitor, api: Api):
 def test_correction_of_a_namesakes_report_is_not_shown(ask: Any, api: Api):
     address = {"email": "wanjiku@kamau.test"}
     visitor = grant(ask(subject=address))
-    visitor.see_data()
+    visitor.prove("data/")
     namesake = person(idNumber="87654321", **address)
     made = api.create({**namesake, "checksRequested": ["IDENTITY"]})
     api.work()

@@ -23,7 +23,7 @@ def records(visitor):
 
 def test_grant_advances_the_report(api, ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
 
     answer = visitor.grant()
 
@@ -53,7 +53,7 @@ def test_record_holds_the_shown_notice(ask):
 
 def test_receipt_has_number_time_hash_and_withdrawal(ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
 
     html = visitor.text()
@@ -70,7 +70,7 @@ def test_receipt_has_number_time_hash_and_withdrawal(ask):
 
 def test_reason_to_decline_is_optional(api, ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     assert b"need not say" in visitor.get("decline").content
 
     visitor.post("decline", reason="I did not apply")
@@ -84,9 +84,9 @@ def test_reason_to_decline_is_optional(api, ask):
 
 def test_consent_is_withdrawn_by_the_same_link(api, ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
-    visitor.enter()
+    visitor.prove()
 
     assert b"Withdraw your consent?" in visitor.get("withdraw").content
     visitor.post("withdraw")
@@ -99,7 +99,7 @@ def test_consent_is_withdrawn_by_the_same_link(api, ask):
 @pytest.mark.parametrize("verb", ["grant", "decline", "withdraw"])
 def test_double_click_is_one_decision(ask, verb):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     form = visitor.form()
     if verb == "withdraw":
         visitor.grant()
@@ -113,7 +113,7 @@ def test_double_click_is_one_decision(ask, verb):
 
 def test_old_tab_cannot_undo_a_decision(ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     form = visitor.form()
     visitor.post("decline")
 
@@ -151,7 +151,7 @@ def test_report_without_details_asks_at_once(ask):
 
 def test_grant_after_the_report_was_cancelled_changes_nothing(api, ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     form = visitor.form()
     api.post(f"/reports/{visitor.report_id}/cancel")
 
@@ -206,7 +206,7 @@ def test_minor_declines_and_the_client_reads_why(api, ask_minor, language):
 
 def test_adult_cannot_decline_as_a_minor(ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
 
     visitor.post("under-age")
 
@@ -237,7 +237,7 @@ def test_signatures_of_one_link_are_limited(ask):
 
     # Within one minute of the clock.
     with time_machine.travel(now().replace(second=1), tick=False):
-        visitor.enter()
+        visitor.prove()
         form = {**visitor.form(), "name": "xx"}
         statuses = [visitor.post("grant", **form).status_code for _ in range(11)]
 
@@ -271,7 +271,7 @@ def test_signer_of_a_company_types_name_and_position(api, ask_company):
 
 def granted(ask, **members):
     visitor = ask(**members)
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
     return visitor
 
@@ -402,7 +402,7 @@ def test_withdrawing_is_a_button(ask):
 def test_one_of_a_simultaneous_grant_and_decline_wins(api, ask):
     for _ in range(5):
         visitor = ask()
-        visitor.enter()
+        visitor.prove()
         form = visitor.form()
         cookies = visitor.browser.cookies
 

@@ -50,7 +50,7 @@ def reader(language: str = "en") -> Visitor:
 def proved(visitor: Visitor) -> str:
     """Prove to be the subject; return the page of the notice."""
     visitor.link = visitor.link.removesuffix("/notice")
-    visitor.see_data()
+    visitor.prove("data/")
     answer = visitor.browser.get(f"{visitor.page}notice", follow=True)
     visitor.page = answer.request["PATH_INFO"]
     return answer.content.decode()
@@ -157,7 +157,7 @@ def test_reading_serves_a_notice_that_no_message_brought(
 ):
     wait(5, api)
     subject = ask()
-    subject.enter()
+    subject.prove()
     subject.grant()
     api.work()
     decline(officer, subject.report_id)
@@ -218,7 +218,7 @@ def test_notice_of_another_person_is_not_shown(
     api: Api, officer: Officer, subject: Visitor, ask: Any
 ):
     other = ask(subject={"fullName": "Amina Baraka", "idNumber": "22222222"})
-    other.enter()
+    other.prove()
     other.grant(name="Amina Baraka")
     api.work()
     decline(officer, subject.report_id)

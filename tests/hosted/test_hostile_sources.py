@@ -49,10 +49,10 @@ def test_words_of_a_source_are_no_markup_on_any_page(
     visitor = live_ask(
         subject={"email": "wanjiku@kamau.test"}, checksRequested=["IDENTITY"]
     )
-    visitor.enter()
+    visitor.prove()
     assert visitor.grant().status_code == 303
     paying_api.work()
-    visitor.see_data()
+    visitor.prove("data/")
     owner = ConsoleVisitor(create_member(paying_api.workspace, "OWNER"))
     result = CheckResult.objects.get(report=visitor.report_id)
     reveal(superuser, result)

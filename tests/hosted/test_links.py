@@ -118,7 +118,7 @@ def test_without_a_visit_every_page_asks_for_the_link(ask, cookie):
 
 def test_visit_ends_after_an_hour(ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
 
     with time_machine.travel(now() + timedelta(seconds=3601)):
         assert visitor.get().status_code == 403
@@ -149,7 +149,7 @@ def is_replaced(link):
 
 def test_renewed_link_says_so_and_takes_no_answer(api, ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     form = visitor.form()
     Consent.objects.update(link_made_at="2026-01-01T00:00:00Z")
     api.post(f"/reports/{visitor.report_id}/consent/resend")
@@ -178,7 +178,7 @@ def test_link_that_an_edit_replaced_says_so(api, ask):
 
 def test_subject_keeps_the_receipt_after_an_edit(api, ask):
     visitor = ask(draft=True)
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
     record = ConsentRecord.objects.get()
     edit(api, visitor, purpose="Another loan")
@@ -200,7 +200,7 @@ def test_subject_keeps_the_receipt_after_an_edit(api, ask):
 
 def test_edit_to_another_person_shows_nobody_else_the_receipt(api, ask):
     visitor = ask(draft=True)
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
     edit(api, visitor, subject=OTHER)
 
@@ -231,7 +231,7 @@ def expire(visitor):
 
 def test_expired_link_takes_no_answer(ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     form = visitor.form()
     expire(visitor)
 
@@ -320,7 +320,7 @@ def test_subject_asks_the_client_for_another_link_once(api, ask, is_closed):
 def test_client_gets_requests_only_for_links_it_can_renew(api, ask, way):
     reached = {"email": "wanjiku@kamau.test"}
     visitor = ask(draft=way == "draft", subject=reached)
-    visitor.enter()
+    visitor.prove()
     if way == "granted":
         visitor.grant()
     if way == "cancelled":
@@ -335,7 +335,7 @@ def test_client_gets_requests_only_for_links_it_can_renew(api, ask, way):
 
 def test_edit_that_attests_closes_the_page(api, ask):
     visitor = ask(draft=True)
-    visitor.enter()
+    visitor.prove()
     edit(api, visitor, consent=ATTESTED)
 
     assert visitor.get().status_code == 410
@@ -344,7 +344,7 @@ def test_edit_that_attests_closes_the_page(api, ask):
 
 def test_after_an_edit_to_another_person_the_link_shows_nothing(api, ask):
     visitor = ask(draft=True)
-    visitor.enter()
+    visitor.prove()
     edited = api.post(
         f"/reports/{visitor.report_id}/draft", {"subject": OTHER, "consent": HOSTED}
     )

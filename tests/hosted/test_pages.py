@@ -67,7 +67,7 @@ def test_scripts_in_names_and_purposes_are_text(api, ask):
     visitor = ask(
         purpose=SCRIPT, reference=SCRIPT, subject={"fullName": f"Ann {SCRIPT}"}
     )
-    visitor.enter()
+    visitor.prove()
 
     pages = [visitor.text(), visitor.text("decline"), visitor.text("not-me")]
     visitor.grant(name=SCRIPT)
@@ -107,7 +107,7 @@ def test_form_of_10_mb_is_refused_before_it_is_read(ask, kind):
 )
 def test_invalid_form_names_errors_and_keeps_the_rest(ask, form, error):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
 
     assert visitor.grant(**form)["Location"] == visitor.page
 
@@ -120,7 +120,7 @@ def test_invalid_form_names_errors_and_keeps_the_rest(ask, form, error):
 
 def test_invalid_form_keeps_the_typed_text(ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
 
     visitor.grant(agreed="")
 
@@ -130,7 +130,7 @@ def test_invalid_form_keeps_the_typed_text(ask):
 
 def test_grant_of_a_changed_notice_is_refused(api, ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     form = visitor.form()
     api.workspace.sandbox_retention_days = 3650
     api.workspace.save()
@@ -145,7 +145,7 @@ def test_grant_of_a_changed_notice_is_refused(api, ask):
 
 def test_grant_is_refused_when_rules_may_decide_meanwhile(api, ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     form = visitor.form()
     switch_on(api, DECLINE_HIGH)
 
@@ -175,7 +175,7 @@ def test_browser_chooses_the_language_and_the_visitor_another(ask):
 
 def test_record_says_in_which_language_it_was_read(ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     visitor.get(lang="sw")
 
     visitor.grant()
@@ -188,7 +188,7 @@ def test_record_says_in_which_language_it_was_read(ask):
 
 def test_language_switched_in_another_tab_is_asked_about_again(ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     form = visitor.form()
     visitor.get(lang="sw")
 
@@ -199,7 +199,7 @@ def test_language_switched_in_another_tab_is_asked_about_again(ask):
 
 def test_form_of_another_site_is_refused_with_a_page(ask):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
     browser = Client(enforce_csrf_checks=True)
     browser.cookies = visitor.browser.cookies
 
@@ -212,7 +212,7 @@ def test_form_of_another_site_is_refused_with_a_page(ask):
 
 def test_page_needs_few_queries(ask, django_assert_max_num_queries):
     visitor = ask()
-    visitor.enter()
+    visitor.prove()
 
     with django_assert_max_num_queries(5):
         visitor.get()

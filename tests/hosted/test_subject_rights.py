@@ -35,7 +35,7 @@ def subject(ask: Any) -> Visitor:
     """A subject who has consented, and proved it on the page of the data."""
     visitor: Visitor = ask(subject={"email": EMAIL})
     visitor.agree()
-    assert b"Delete everything about me" in visitor.see_data().content
+    visitor.prove("data/")
     return visitor
 
 
@@ -44,6 +44,7 @@ def run_job() -> None:
 
 
 def test_subject_has_everything_deleted(subject: Visitor, api: Api):
+    assert "Delete everything about me" in subject.text()
     asked = subject.text("delete")
     assert "Delete everything about you?" in asked
     assert not Erasure.objects.exists()
@@ -168,7 +169,7 @@ def thief(live_ask: Any, victim: Report) -> Visitor:
     """A visitor of a second report about the victim, with the thief's address."""
     visitor: Visitor = live_ask(subject={"email": "thief@kamau.test"})
     visitor.agree()
-    visitor.see_data()
+    visitor.prove("data/")
     return visitor
 
 
@@ -199,10 +200,10 @@ def test_address_that_the_visitor_has_not_proved_joins_nothing(
     hidden = paying_api.create(person(**BORN, **phone))["id"]
     again = paying_api.create(person(**BORN, email="thief@kamau.test"))["id"]
     visitor = live_ask(subject={"email": "thief@kamau.test", **phone})
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
 
-    visitor.see_data()
+    visitor.prove("data/")
 
     shown = {one["id"] for one in visitor.get("my-data.json").json()["reports"]}
     assert shown == {visitor.report_id, again}
@@ -266,9 +267,9 @@ def test_person_does_not_learn_that_there_are_no_further_reports(
     live_ask: Any, paying_api: Api
 ):
     visitor = live_ask(subject={"email": EMAIL})
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
-    visitor.see_data()
+    visitor.prove("data/")
 
     visitor.post("others")
 

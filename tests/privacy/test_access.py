@@ -395,7 +395,7 @@ def test_decided_consent_gets_a_new_link_that_also_withdraws(
     item = {**person(email=EMAIL, dateOfBirth="1990-03-27"), "consent": HOSTED}
     made = paying_api.create(item)
     visitor = Visitor(made["consentState"]["consentUrl"])
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
     report = Report.objects.get(pk=made["id"])
     allow_another_link(report)

@@ -843,7 +843,7 @@ def test_referees_link_closes_when_the_correction_is_withdrawn(paying_api: Api):
 
 def test_withdrawn_consent_stops_the_rerun(ask):
     visitor = ask(checksRequested=["IDENTITY"], subject={"idNumber": MISTYPED})
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
     run_due_checks()
     correction = take(dispute(visitor.report_id).pk, reviewer())

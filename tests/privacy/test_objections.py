@@ -207,7 +207,7 @@ def test_earlier_grant_of_a_draft_does_not_launch_it(api: Api):
     item = person(email="wanjiku@kamau.test", dateOfBirth="1990-03-27")
     draft = api.create({**item, "consent": HOSTED}, draft=True)
     visitor = Visitor(draft["consentState"]["consentUrl"])
-    visitor.enter()
+    visitor.prove()
     assert visitor.grant().status_code == 303
     object_to(api, draft["id"])
 
@@ -272,7 +272,7 @@ def test_report_that_the_person_agreed_to_later_is_cancelled_too(api: Api):
     waiting = api.create({**item, "consent": HOSTED})
     object_to(api, waiting["id"])
     visitor = Visitor(waiting["consentState"]["consentUrl"])
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
     assert api.report(waiting["id"])["status"] == "RUNNING"
 

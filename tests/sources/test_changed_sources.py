@@ -36,7 +36,7 @@ def create_consented_report(api: Api, two: Two, *shown: str, **members) -> Visit
     """Create a report whose subject consented to these sources."""
     two.set_route(*shown)
     visitor = asking(api)(**{"subject": {"email": EMAIL}, **CHECK, **members})
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
     return visitor
 
@@ -122,7 +122,7 @@ def test_grant_sends_no_payment_request_without_source(paying_api, two, shop):
         subject={"email": EMAIL}, paymentMode="CANDIDATE", **CHECK
     )
     two.set_route()
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
 
     assert paying_api.report(visitor.report_id)["status"] == "PENDING_PAYMENT"
@@ -174,7 +174,7 @@ def test_draft_is_not_launched_when_the_sources_have_changed(paying_api, two):
     # The way out that the refusal names.
     paying_api.post(f"{path}/draft", {"purpose": person()["purpose"]})
     again = Visitor(paying_api.report(visitor.report_id)["consentState"]["consentUrl"])
-    again.enter()
+    again.prove()
     assert "To: second." in visible_text(again.text())
     again.grant()
     assert paying_api.post(f"{path}/launch").status_code == 200

@@ -155,7 +155,7 @@ def agreed(paying_api, two):
     """A subject who consented to a notice that names the first source only."""
     two.set_route("first")
     visitor = asking(paying_api)(**CHECK)
-    visitor.enter()
+    visitor.prove()
     assert "To: first." in visible_text(visitor.text())
     visitor.grant()
     return visitor
@@ -192,7 +192,7 @@ def test_check_fails_when_no_source_of_the_notice_is_left(paying_api, two, agree
 def test_changed_route_is_shown_before_the_grant(paying_api, two):
     two.set_route("first")
     visitor = asking(paying_api)(**CHECK)
-    visitor.enter()
+    visitor.prove()
     form = visitor.form()
     two.set_route("first", "second")
 

@@ -468,7 +468,7 @@ def test_attested_consent_without_a_language_is_not_sent(paying_api, v3, smile_i
 def test_hosted_consent_is_sent_as_its_record_has_it(paying_api, v3, mailoutbox):
     route(v3, attested_language="")
     visitor = asking(paying_api)(subject=JANE, **CHECK)
-    visitor.enter()
+    visitor.prove()
     visitor.grant()
     record = visitor.consent.report.consent_records.get()
 

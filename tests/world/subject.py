@@ -7,8 +7,11 @@ from html import unescape
 from django.conf import settings
 from django.test import Client
 
+from verification import links
 from verification.consents.models import Consent
 from verification.consents.subject_decisions import Evidence, grant
+from verification.consents.subject_messages import code_channels
+from verification.hosted.consent_page import Visit, pages
 from verification.notifications.models import Kind, Notification
 
 BORN = {"day": "27", "month": "3", "year": "1990"}
@@ -54,6 +57,21 @@ class Visitor:
             self.post("code", answer=newest_code())
             page = self.get()
         return page
+
+    def prove(self, at: str = "") -> None:
+        """Let the browser have passed the challenge and typed the code.
+
+        The pages that ask for both cost twenty times as much; test_challenge, test_code
+        and test_subject_data of tests/hosted hold them.
+        """
+        digest = links.digest(self.link.rpartition("/")[2])
+        consent = Consent.objects.select_related("report").get(token_digest=digest)
+        visit = Visit(consent.pk, consent.generation).confirm(consent)
+        for channel in code_channels(consent)[:1]:
+            visit = visit.with_proof(consent, channel)
+        answer = pages.store(visit)
+        self.browser.cookies.update(answer.cookies)
+        self.page = answer["Location"] + at
 
     def agree(self) -> None:
         """Let the subject consent by the verb of the page's button."""
