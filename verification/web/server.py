@@ -14,7 +14,9 @@ import sys
 import time
 from importlib import import_module
 from ipaddress import ip_address
-from tempfile import TemporaryDirectory
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory, gettempdir
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -48,6 +50,8 @@ IDLE_MILLISECONDS = 15_000
 STOP_SECONDS = 25
 # A process that was killed a moment ago may still hold its folder and its port.
 RELEASE_SECONDS = 5
+# The folder of a web server's counts; the number of its process follows.
+COUNTS = "verification-metrics-"
 
 
 class WebServer(MPServer):
@@ -62,7 +66,12 @@ class WebServer(MPServer):
             stopping.set()
             self.main_loop_interrupt.clear()
             self.main_loop_interrupt.wait(settings.WEB_DRAIN_SECONDS)
-        super().shutdown(exit_code)
+        try:
+            super().shutdown(exit_code)
+        except SystemExit:
+            # A process that died meanwhile is no failure of the stop.
+            if not self.interrupt_signal:
+                raise
 
 
 def main(gate: int | None = None) -> None:
@@ -78,8 +87,9 @@ def main(gate: int | None = None) -> None:
         refuse_public_development()
     except (ImproperlyConfigured, EnvError) as e:
         sys.exit(str(e))
+    remove_abandoned_folders()
     # The processes of this server count requests in a folder of their own.
-    with TemporaryDirectory(prefix="verification-metrics-") as folder:
+    with TemporaryDirectory(prefix=f"{COUNTS}{os.getpid()}-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         # The library has chosen when it was imported, as django-q2 does before.
         values.ValueClass = values.get_value_class()
@@ -94,6 +104,18 @@ def refuse_public_development(host: str = "") -> None:
             f"With DEBUG the service has development secrets and does not listen on "
             f"{host}: remove HOST, or DEBUG and set the secrets."
         )
+
+
+def remove_abandoned_folders() -> None:
+    """Remove the counts of web servers that were killed."""
+    for folder in Path(gettempdir()).glob(f"{COUNTS}*-*"):
+        process = folder.name.removeprefix(COUNTS).partition("-")[0]
+        try:
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            rmtree(folder, ignore_errors=True)
+        except (OSError, ValueError):
+            pass
 
 
 def require_free_port() -> None:

@@ -1,0 +1,20 @@
+"""The main process of the web server, before it serves."""
+
+import os
+import tempfile
+
+from verification.web.server import COUNTS, remove_abandoned_folders
+
+
+def test_counts_of_killed_web_servers_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitpid(ended, 0)
+    kept = {f"{COUNTS}{os.getpid()}-a", f"{COUNTS}1-a", f"{COUNTS}a", "of-others"}
+    for name in {f"{COUNTS}{ended}-a", *kept}:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "counter_1.db").touch()
+
+    remove_abandoned_folders()
+
+    assert {folder.name for folder in tmp_path.iterdir()} == kept
