@@ -23,7 +23,7 @@ def test_owner_switches_a_policy_on(page, own_client, service):
     page.goto(f"{console}/policy/")
     page.get_by_role("button", name="Write the first rules").first.click()
     page.get_by_role("link", name="Add a rule").click()
-    page.get_by_label("Condition 1: what").select_option(label="The report: score")
+    page.get_by_label("Condition 1: what").select_option(label="The report: risk score")
     page.get_by_label("Condition 1: comparison").select_option(label="is at least")
     page.get_by_label("Condition 1: value").fill("many")
     page.get_by_label("Decline").focus()
@@ -36,7 +36,7 @@ def test_owner_switches_a_policy_on(page, own_client, service):
     page.keyboard.press("Space")
     page.get_by_role("button", name="Save").focus()
     page.keyboard.press("Enter")
-    sentence = "If the score of the report is at least 70"
+    sentence = "If the risk score of the report is at least 70"
     expect(page.get_by_text(sentence)).to_be_visible()
     expect(page.get_by_role("heading", name="Dry run")).to_be_visible()
     page.get_by_label("It decides").focus()

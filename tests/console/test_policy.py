@@ -93,7 +93,7 @@ def test_owner_writes_the_first_rules_and_switches_them_on(owner):
 @pytest.mark.parametrize(
     ("made", "sentence"),
     [
-        (APPROVE_LOW, "If the score of the report is below 30, approve."),
+        (APPROVE_LOW, "If the risk score of the report is below 30, approve."),
         (
             rule(
                 "REVIEW",
@@ -109,7 +109,7 @@ def test_owner_writes_the_first_rules_and_switches_them_on(owner):
         ),
         (
             rule("REVIEW", condition("level", "IS", "HIGH", "KRA_PIN")),
-            "If the level of KRA PIN is High, a person reviews the report.",
+            "If the risk level of KRA PIN is High, a person reviews the report.",
         ),
     ],
 )
@@ -171,10 +171,10 @@ def test_five_conditions_are_kept_and_shown_again(owner, api: Api, draft):
 
     package = CheckPackage.objects.get(name="loan").display_name
     assert sentences(owner, draft)[-1] == (
-        f"If the score of the report is below 50 and the package is {package} and no "
-        "check has the flag The source records the holder as deceased and National "
-        "identity was completed and the credit score of CRB score is at least 1000.5 "
-        "then Declined Credit score below the required one"
+        f"If the risk score of the report is below 50 and the package is {package} "
+        "and no check has the flag The source records the holder as deceased and "
+        "National identity was completed and the credit score of CRB score is at least "
+        "1000.5 then Declined Credit score below the required one"
     )
     html = owner.page("policy-rule", version=draft.pk, number=3)
     assert "<details open>" in html
@@ -310,8 +310,8 @@ def test_page_of_a_report_says_why_the_policy_decided(owner, api: Api):
     assert "Version 1 of the policy" in html
     assert "No person has looked at it." in html
     assert (
-        "If the score of the report is at least 70, decline: Adverse information at a "
-        "credit bureau."
+        "If the risk score of the report is at least 70, decline: Adverse information "
+        "at a credit bureau."
     ) in html
 
 
@@ -383,5 +383,5 @@ def test_version_that_is_switched_on_cannot_be_edited(owner, api: Api):
 def test_sentences_are_kiswahili(owner, draft):
     html = owner.page("policy-version", query={"lang": "sw"}, version=draft.pk)
 
-    assert "Ikiwa alama ya ripoti ni chini ya <q>30</q>" in html
+    assert "Ikiwa alama ya hatari ya ripoti ni chini ya <q>30</q>" in html
     assert "Imekubaliwa" in html

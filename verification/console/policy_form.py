@@ -36,14 +36,14 @@ from verification.decisions.rules import (
 )
 
 REPORT_FACTS = {
-    Fact.SCORE: _("The report: score"),
-    Fact.LEVEL: _("The report: level"),
+    Fact.SCORE: _("The report: risk score"),
+    Fact.LEVEL: _("The report: risk level"),
     Fact.FLAG: _("The report: flag of any check"),
     Fact.PACKAGE: _("The report: package"),
 }
 CHECK_FACTS = {
-    Fact.SCORE: _("score"),
-    Fact.LEVEL: _("level"),
+    Fact.SCORE: _("risk score"),
+    Fact.LEVEL: _("risk level"),
     Fact.FLAG: _("flag"),
     Fact.STATE: _("state"),
 }

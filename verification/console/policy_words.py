@@ -39,20 +39,20 @@ NUMBER_NAMES = {
 }
 # The sentence of a condition, by fact and comparison
 ABOUT_REPORT = {
-    ("score", "AT_LEAST"): _("the score of the report is at least %(value)s"),
-    ("score", "BELOW"): _("the score of the report is below %(value)s"),
-    ("level", "IS"): _("the level of the report is %(value)s"),
-    ("level", "IS_NOT"): _("the level of the report is not %(value)s"),
+    ("score", "AT_LEAST"): _("the risk score of the report is at least %(value)s"),
+    ("score", "BELOW"): _("the risk score of the report is below %(value)s"),
+    ("level", "IS"): _("the risk level of the report is %(value)s"),
+    ("level", "IS_NOT"): _("the risk level of the report is not %(value)s"),
     ("flag", "IS"): _("a check has the flag %(value)s"),
     ("flag", "IS_NOT"): _("no check has the flag %(value)s"),
     ("package", "IS"): _("the package is %(value)s"),
     ("package", "IS_NOT"): _("the package is not %(value)s"),
 }
 ABOUT_CHECK = {
-    ("score", "AT_LEAST"): _("the score of %(check)s is at least %(value)s"),
-    ("score", "BELOW"): _("the score of %(check)s is below %(value)s"),
-    ("level", "IS"): _("the level of %(check)s is %(value)s"),
-    ("level", "IS_NOT"): _("the level of %(check)s is not %(value)s"),
+    ("score", "AT_LEAST"): _("the risk score of %(check)s is at least %(value)s"),
+    ("score", "BELOW"): _("the risk score of %(check)s is below %(value)s"),
+    ("level", "IS"): _("the risk level of %(check)s is %(value)s"),
+    ("level", "IS_NOT"): _("the risk level of %(check)s is not %(value)s"),
     ("flag", "IS"): _("%(check)s has the flag %(value)s"),
     ("flag", "IS_NOT"): _("%(check)s does not have the flag %(value)s"),
 }
