@@ -1,7 +1,7 @@
 from django import forms
 from django.test import SimpleTestCase
 
-from verification.console.fields import LongSelect
+from verification.console.fields import COUNTRIES, LongSelect
 
 CHOICES = [("", "Choose one"), ("CI", "Côte d'Ivoire"), ("<", "<b>&</b>")]
 
@@ -13,3 +13,10 @@ def test_long_select_writes_what_djangos_writes():
             for kind in (LongSelect, forms.Select)
         )
         SimpleTestCase().assertHTMLEqual(long, short)
+
+
+def test_countries_are_listed_by_name():
+    names = [name for _code, name in COUNTRIES]
+    plain = [name for name in names if name.isascii()]
+    assert plain == sorted(plain)
+    assert names.index("Åland Islands") < names.index("Bahamas")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
+from unicodedata import normalize
 
 import pycountry
 from django import forms
@@ -219,7 +220,11 @@ def check_reasons(form: forms.Form, status: str | None) -> None:
         form.add_error("codes", _("Choose at least one reason for a decline"))
 
 
-COUNTRIES = sorted((c.alpha_2, c.name) for c in pycountry.countries)
+COUNTRIES = sorted(
+    ((c.alpha_2, c.name) for c in pycountry.countries),
+    # By letters without their accents: Åland is found under A.
+    key=lambda country: normalize("NFKD", country[1]),
+)
 
 
 class LongSelect(forms.Select):
