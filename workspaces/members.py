@@ -349,11 +349,15 @@ def _locked_members() -> QuerySet[Member]:
 
 
 def _require_another_owner(member: Member) -> None:
+    if is_last_owner(member):
+        raise LastOwner
+
+
+def is_last_owner(member: Member) -> bool:
     owners = Member.objects.filter(
         workspace=member.workspace_id, role=Role.OWNER, user__is_active=True
     )
-    if member.role == Role.OWNER and not owners.exclude(pk=member.pk).exists():
-        raise LastOwner
+    return member.role == Role.OWNER and not owners.exclude(pk=member.pk).exists()
 
 
 def _invite(

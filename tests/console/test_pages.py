@@ -468,9 +468,11 @@ def test_last_owner_stays(owner):
     assert owner.messages_after("members-role", {"role": "VIEWER"}, member=me) == told
     assert owner.messages_after("members-remove", member=me) == told
     assert owner.messages_after("members-leave") == told
+    assert owner.url("members-leave") not in owner.page("members")
 
 
 def test_member_leaves_and_may_open_a_workspace_of_their_own(owner, viewer):
+    assert viewer.url("members-leave") in viewer.page("members")
     viewer.post("members-leave")
     assert viewer.get("dashboard").status_code == 404
 

@@ -248,6 +248,7 @@ def list_members(place: Place) -> HttpResponse:
         "invitations": with_messages(waiting.order_by("id"), members.cause_of),
         "roles": roles,
         "may_manage_owners": Permission.MANAGE_OWNERS in place.offered,
+        "may_leave": not members.is_last_owner(place.member),
     }
     return place.render("members/list", shown)
 
