@@ -201,7 +201,7 @@ def test_faults_are_shown_by_row_and_column_with_the_rows(sender):
 
     page = sender.send(people(*rows))
 
-    assert "<title>[Sandbox] Error:" in page
+    assert "<title>Error: [Sandbox]" in page
     assert faults(page) == [
         "Row 3, ID number: Fill this in",
         "Row 4, Full name: Fill this in",
@@ -414,7 +414,7 @@ def test_same_rows_are_ordered_again_if_the_member_confirms_it(sender, owner):
     for said in ["people.csv", sender.visitor.member.user.email, "National identity"]:
         assert said in before
     assert re.search(r"3 reports\s+\(cancelled: 1\)", before)
-    assert "Nothing was ordered. Read" in again.press("order")
+    assert '<a href="#price">Nothing was ordered. Read' in again.press("order")
     assert "Nothing was ordered. Read" in again.press("draft", again="2")
     assert Report.objects.count() == 3
     again.press("order", again="1")

@@ -17,6 +17,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Count
 from django.http import HttpResponse
+from django.utils.html import format_html
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -586,7 +587,9 @@ def _show_unconfirmed(place: Place, kept: Upload) -> HttpResponse:
     """Ask for what the member has to confirm, or lead on if a double click ordered."""
     if Batch.objects.filter(pk=kept.pk).exists():
         return _to_ordered(place, kept.pk)
-    return _show_upload(place, kept, UNCONFIRMED)
+    # The boxes to tick stand beside the price.
+    link = format_html('<a href="#price">{}</a>', UNCONFIRMED)
+    return _show_upload(place, kept, link)
 
 
 def _to_ordered(place: Place, batch: UUID) -> HttpResponse:
