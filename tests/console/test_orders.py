@@ -839,6 +839,8 @@ def test_new_link_of_a_subject_without_an_address_is_handed_over(owner, api: Api
     made = create_report_with_status(api, "PENDING_CONSENT")
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
 
+    page = owner.page("reports-detail", report=made)
+    assert "Make a new link for the subject" in page
     assert owner.messages_after("reports-consent-link", report=made) == [
         "Hand over the new link below. The old one stops working."
     ]

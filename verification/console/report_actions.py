@@ -108,6 +108,12 @@ REFUSALS: Refusals = {
 }
 
 
+NEW_LINK = {
+    True: _("Send the subject a new link"),
+    False: _("Make a new link for the subject"),
+}
+
+
 def action_context(
     place: Place, report: Report, results: list[CheckResult]
 ) -> dict[str, Any]:
@@ -121,6 +127,7 @@ def action_context(
     return {
         "actions": actions,
         "blockers": blocker_texts(actions["blockers"], actions["consent_gap"]),
+        "new_consent_link": NEW_LINK[reaches_subject(report)],
         **links_of(report),
     }
 
