@@ -104,7 +104,7 @@ NO_DATA_LINK = {
 }
 # Why a report failed; other texts are stored with it.
 FAILURES = {
-    "CHECKS_FAILED": _("Some checks could not be completed."),
+    "CHECKS_FAILED": _("Not all checks could be completed."),
     "CONSENT_DECLINED": _("The subject declined the checks."),
     "CONSENT_EXPIRED": _("The subject did not answer in time."),
     "PAYMENT_EXPIRED": _("Nobody paid in time."),
