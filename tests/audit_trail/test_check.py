@@ -195,9 +195,7 @@ def test_anchors_of_a_key_that_is_not_trusted_are_found(events, capsys):
 def test_new_key_is_a_fault_until_accepted(events, workspace, settings):
     former = certificates.published_keys()[0].pk
     settings.SIGNING_KEY = bytes(range(32))
-    assert faults() == [
-        f"The key {former} has signed 1 anchors, and nobody has accepted it."
-    ]
+    assert faults() == [f"Nobody has accepted the key {former} (anchors: 1)."]
 
     accept("New SIGNING_KEY")
     record(workspace, 1)

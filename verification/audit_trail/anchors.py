@@ -134,8 +134,7 @@ def check_anchors(
     keys = _count_keys(signed)
     trusted = trusted or _trusted_keys(signed)
     for key in sorted(set(keys) - set(trusted)):
-        what = f"has signed {keys[key]} anchors, and nobody has accepted it"
-        found.append(f"The key {key} {what}.")
+        found.append(f"Nobody has accepted the key {key} (anchors: {keys[key]}).")
     files = [file for file in signed if file["key"] in trusted]
     anchored = _anchors([*files, *lines])
     found += [fault for _, fault in _compare(anchored)]

@@ -610,6 +610,8 @@ LOGGING = {
         "urllib3": {"level": "INFO"},
         # Its lines hold addresses.
         "axes": {"level": "CRITICAL"},
+        # In development nobody compares the log with the anchors.
+        "verification.audit_trail": {"level": "WARNING" if DEBUG else "NOTSET"},
         "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
     },
 }
