@@ -53,7 +53,7 @@ KEYS = {
     "SIGNING_KEY": (
         "Ed25519",
         "certificates of erasures, anchors of the audit trail",
-        "at any time; former public keys stay published",
+        "at any time, then `audit_trail accept`; former public keys stay published",
     ),
 }
 # Keys of clients and people, which the database holds: the columns of the table
