@@ -49,7 +49,9 @@ def stored() -> list[str]:
 
 
 def test_company_is_described_and_shown_again(owner):
-    assert owner.messages_after("golive-company", COMPANY) == ["Saved."]
+    typed = {**COMPANY, "contact_phone": "0712 345 678"}
+
+    assert owner.messages_after("golive-company", typed) == ["Saved."]
 
     application = Application.objects.get()
     assert (application.company_name, application.status) == (NAME, "DRAFT")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,6 @@ from allauth.mfa.utils import is_mfa_enabled
 from django import forms
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext_lazy as _
-from pydantic_core import PydanticCustomError
 
 from verification.accounts.sessions import has_provider_factor
 from verification.backoffice import audit
@@ -30,6 +30,7 @@ from verification.console.fields import (
     text_field,
     trading_name_field,
 )
+from verification.console.orders import PHONE_HINT
 from verification.console.templatetags.console import slug
 from verification.files.inspection import Fault
 from verification.files.storage import download
@@ -82,7 +83,8 @@ class CompanyForm(forms.Form):
     contact_phone = text_field(
         _("Phone number of the contact"),
         30,
-        help_text=_("With the country code, such as +254712345678"),
+        help_text=PHONE_HINT,
+        widget=forms.TextInput(attrs={"type": "tel"}),
     )
     public_contact = ContactField()
     purpose = text_area(_("What you verify people or companies for"), 500)
@@ -101,12 +103,10 @@ class CompanyForm(forms.Form):
         return pin
 
     def clean_contact_phone(self) -> str:
-        try:
-            return formats.phone(self.cleaned_data["contact_phone"])
-        except PydanticCustomError:
-            raise forms.ValidationError(
-                _("Enter a phone number with its country code, +254712345678")
-            ) from None
+        for read in (formats.kenyan_mobile, formats.phone):
+            with suppress(ValueError):
+                return read(self.cleaned_data["contact_phone"])
+        raise forms.ValidationError(_("Enter a number such as +254712345678"))
 
     def clean(self) -> dict[str, Any]:
         """Refuse a registration number that makes no order of the company's check."""
