@@ -404,7 +404,9 @@ def test_members_are_invited_and_accept_by_the_link(owner):
 
     owner.http.post(path)
     assert Member.objects.get(user=new).role == "ADMIN"
-    assert owner.http.get(path).status_code == 410
+    over = owner.http.get(path)
+    assert over.status_code == 410
+    assert 'href="/console/">Log in' in over.content.decode()
 
 
 def test_members_page_says_why_an_invitation_was_not_sent(owner, settings):

@@ -36,7 +36,7 @@ ACTIONS = (
         "file-spreadsheet",
         Permission.ORDER,
     ),
-    Action(_("Make a key"), "keys-create", "key-round", Permission.MANAGE_KEYS),
+    Action(_("Create a key"), "keys-create", "key-round", Permission.MANAGE_KEYS),
     Action(
         _("Set up webhooks"),
         "webhooks-configure",
