@@ -172,7 +172,7 @@ def test_finder_names_reports_pages_and_actions(owner, api: Api):
     found = owner.page("find", query={"search": "wanjiku"})
     assert owner.url("reports-detail", report=made) in found
     assert "1 report found" in found
-    assert owner.url("keys-create") in owner.page("find", query={"search": "make"})
+    assert owner.url("keys-create") in owner.page("find", query={"search": "create"})
     assert owner.url("webhooks") in owner.page("find", query={"search": "WEBH"})
 
 
