@@ -68,8 +68,8 @@ LOW_BALANCE = {
 }
 REQUESTS_DUE = {
     "count": 2,
-    "overdue": ["D-0123-4567-89AB, CORRECTION, Acacia Lenders: 21 Nov 2026, 11:15 EAT"],
-    "due": ["D-1123-4567-89AB, ACCESS: 24 Nov 2026, 11:15 EAT"],
+    "overdue": ["D-0123-4567-89AB, Correction, Acacia Lenders: 21 Nov 2026, 11:15 EAT"],
+    "due": ["D-1123-4567-89AB, Access: 24 Nov 2026, 11:15 EAT"],
     "url": "https://verify.test/admin/privacy/subjectrequest/?state=open",
 }
 TROUBLE = {

@@ -104,7 +104,7 @@ def test_officers_get_one_mail_before_and_one_after_the_deadline(officers: list[
     assert [(to, len(due), late) for to, due, late in first] == [
         (officer, 1, []) for officer in officers
     ]
-    assert first[0][1][0].startswith(f"{row.number}, ACCESS: ")
+    assert first[0][1][0].startswith(f"{row.number}, Access: ")
 
     passed = {"received_at": now() - 7 * DAY, "due_at": now() - timedelta(minutes=1)}
     SubjectRequest.objects.update(**passed)

@@ -201,4 +201,5 @@ def _reminder_context(
 
 def _line(row: SubjectRequest) -> str:
     client = f", {row.workspace.name}" if row.workspace else ""
-    return f"{row.number}, {row.kind}{client}: {format_nairobi(row.due_at)}"
+    kind = row.get_kind_display()
+    return f"{row.number}, {kind}{client}: {format_nairobi(row.due_at)}"
