@@ -12,6 +12,7 @@ from django.db import connection
 
 from tests.accounts.visitor import create_user
 from tests.world.clients import Api, person
+from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
 from workspaces import keys, ledger
 from workspaces.ledger import Kind, Movement
@@ -90,6 +91,9 @@ def test_printed_key_works(workspace):
     assert list(made) == ["keyId", "key"]
     assert str(key.pk) == made["keyId"]
     assert key.workspace == workspace
+    event = AuditEvent.objects.get()
+    assert (event.actor, event.action) == ("service", "api-key.created")
+    assert (event.object_id, event.workspace_id) == (str(key.pk), workspace.pk)
     assert set(key.scopes) == set(Scope.values) - {
         Scope.SUBJECTS_ERASE,
         Scope.DECISIONS_WRITE,

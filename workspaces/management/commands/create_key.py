@@ -2,7 +2,9 @@ import json
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
 
+from verification.backoffice import audit
 from workspaces import keys
 from workspaces.management import arguments
 from workspaces.models import Environment
@@ -31,6 +33,7 @@ class Command(BaseCommand):
             help="make a production key though the workspace is not approved",
         )
 
+    @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
         scopes, networks = options["scopes"], options["networks"]
         try:
@@ -44,4 +47,5 @@ class Command(BaseCommand):
             )
         except keys.NotApproved as e:
             raise CommandError(f"{e} --force makes a production key anyway.") from e
+        audit.record("api-key.created", audit.SERVICE, key)
         self.stdout.write(json.dumps({"keyId": str(key.pk), "key": text}))
