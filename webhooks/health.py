@@ -136,6 +136,6 @@ def _notify_members(configuration: Configuration, kind: Kind, since: datetime) -
             "failures": configuration.failures_in_row,
             "failingSince": utc_text(failing_since) if failing_since else None,
             "reason": configuration.disabled_reason,
-            "docs": f"{settings.BASE_URL}/docs",
+            "docs": f"{settings.BASE_URL}/docs/webhooks#when-it-is-not-received",
         },
     )

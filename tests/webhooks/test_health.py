@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -62,6 +63,18 @@ def test_owner_is_notified_once_at_the_fourth_failure_in_a_row(
     assert told.to == ["owner@acacia.test"]
     assert told.subject == "[SANDBOX] Your webhook receiver fails"
     assert URL in told.body
+
+
+def test_mail_leads_to_what_helps_a_failing_receiver(workspace: Workspace, client):
+    configure_receiver(workspace)
+    record_events(workspace, 9)
+    attempt(500, 500, 500, 500)
+    run_mails()
+
+    found = re.search(r"(/docs/\S+)#(\S+)", str(mail.outbox[0].body))
+
+    assert found
+    assert f'id="{found[2]}"' in client.get(found[1]).content.decode()
 
 
 def test_repeated_job_notifies_the_owner_once(workspace: Workspace):
