@@ -272,6 +272,17 @@ def test_promotion_takes_two_superusers(superuser):
     ]
 
 
+def test_promotion_ends_sessions_which_a_provider_may_have_opened(admin_user):
+    grace, otieno, client = candidate(), another_superuser("otieno"), Client()
+    log_in_staff(client, grace)
+
+    colleagues.promote(grace, by=admin_user, reason="Leads operations")
+    assert is_logged_in(client)
+    colleagues.promote(grace, by=otieno, reason="We met")
+
+    assert not is_logged_in(client)
+
+
 def test_promotion_mails_the_colleague_and_all_superusers(admin_user):
     grace, otieno = candidate(), another_superuser("otieno")
     recipients = {admin_user.email, grace.email, otieno.email}

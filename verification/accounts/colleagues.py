@@ -215,6 +215,8 @@ def promote(user: User, *, by: User, reason: str) -> bool:
     is_done = _request_or_approve(kind, user, by=by, reason=reason)
     if is_done:
         set_roles(user, [*user.groups.all(), Group.objects.get(name=SUPERUSER)])
+        # An identity provider may have opened them, and logs in no superuser.
+        user.sessions.all().delete()
     _notify_promotion(user, by, "promoted" if is_done else "promotion-asked")
     return is_done
 
