@@ -357,6 +357,7 @@ def test_record_names_signs_of_the_client(live_ask: Any, paying_api: Api):
     user = User.objects.create(username="m", email="m@acacia.test")
     Member.objects.create(workspace=paying_api.workspace, user=user, role="OWNER")
     visitor = live_ask(subject={"email": "m+mine@acacia.test"})
+    assert paying_api.get("/reports").status_code == 200
     visitor.browser.force_login(user)
     confirmed(visitor)
     prove(visitor)
@@ -366,7 +367,10 @@ def test_record_names_signs_of_the_client(live_ask: Any, paying_api: Api):
     assert evidence(visitor)["ofClient"] == ["ADDRESS", "BROWSER", "CONTACT"]
 
 
-def test_record_of_a_stranger_names_nothing_of_the_client(live_ask: Any):
+def test_record_of_a_stranger_names_nothing_of_the_client(
+    live_ask: Any, paying_api: Api
+):
+    assert paying_api.get("/reports").status_code == 200
     visitor = live_ask(subject={"email": "stranger@kamau.test"})
     visitor.browser = Client(REMOTE_ADDR="102.68.1.1")
     confirmed(visitor)

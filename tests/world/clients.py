@@ -9,11 +9,16 @@ def test_something(api):
 import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 from django.test import Client as HttpClient
 from django.utils.timezone import now
+from pydantic import BaseModel
 
+from verification.api.content import to_json
+from verification.api.report_shapes import CreatedReport
+from verification.api.reports import _report_body
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.engine import run_due_checks
 from verification.db.bulk_insert import Rows, insert
@@ -24,9 +29,17 @@ from verification.privacy.erasure import erase_person
 from verification.privacy.models import Erasure
 from verification.providers import registry
 from verification.providers.base import Finding, Inquiry, Refused
+from verification.reports.create import create_reports
+from verification.reports.request import (
+    RuleContext,
+    catalogue,
+    named_packages,
+    named_return_hosts,
+    read_orders,
+)
 from workspaces import keys
 from workspaces.create import create_workspace
-from workspaces.models import Account, Scope, Workspace
+from workspaces.models import Account, Client, Scope, Workspace
 
 ATTESTED = {
     "mode": "CUSTOMER_ATTESTED",
@@ -123,16 +136,33 @@ class Api:
         return self._http.delete(f"/api/v1{path}")
 
     def create(self, *items: dict[str, Any], **top: Any) -> Any:
-        """Create reports; return the report, or a list if there are several."""
-        answer = self.post("/reports", {"reports": list(items), **top})
-        assert answer.status_code == 201, answer.content
-        made = answer.json()["reports"]
-        return made[0] if len(items) == 1 else made
+        """Create reports by the verb; return the report, or a list if several.
+
+        It costs half of the request, which a test posts if that is its rule.
+        """
+        body = json.loads(json.dumps({"reports": items, **top}))
+        client = self._client()
+        made = create_reports(client, read_orders(body, self._context(client, body)))
+        reports = [_as_client_reads(CreatedReport.of(one)) for one in made]
+        return reports[0] if len(items) == 1 else reports
 
     def report(self, report_id: str) -> dict[str, Any]:
-        answer = self.get(f"/reports/{report_id}")
-        assert answer.status_code == 200, answer.content
-        return answer.json()
+        """Read a report by the verb."""
+        return _as_client_reads(_report_body(self._client(), UUID(report_id)))
+
+    def _client(self) -> Client:
+        key = keys.find(self.text)
+        assert key, "the key cannot be used"
+        return Client(key.workspace, key.account, f"key {key}")
+
+    def _context(self, client: Client, body: dict[str, Any]) -> RuleContext:
+        reports, workspace = body["reports"], client.workspace.pk
+        return RuleContext(
+            catalogue(),
+            client.environment,
+            named_packages(workspace, reports),
+            named_return_hosts(workspace, reports),
+        )
 
     def refused(self, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
         """Return the problem that answers this POST."""
@@ -144,6 +174,11 @@ class Api:
     def work(self) -> None:
         """Run the checks that are due, as a job would."""
         run_due_checks()
+
+
+def _as_client_reads(shape: BaseModel) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(to_json(shape))
+    return read
 
 
 def erasing_api(api: Api) -> Api:
