@@ -64,7 +64,7 @@ def test_report_is_cancelled_before_its_end(api: Api, status: str):
 def test_ended_report_is_not_cancelled(api: Api):
     for status in [s for s in STATUSES if s not in CANCELLED]:
         report_id = create_report_with_status(api, status)
-        before, report = count_rows(), api.report(report_id)
+        report, before = api.report(report_id), count_rows()
 
         problem = api.refused(f"/reports/{report_id}/cancel")
 

@@ -130,8 +130,8 @@ def test_only_a_draft_is_edited(api: Api):
             status
         )
         assert problem["reportStatus"] == status.split()[0], status
-        assert api.report(report)["purpose"] == "Loan application", status
         assert count_rows() == before, status
+        assert api.report(report)["purpose"] == "Loan application", status
 
 
 @pytest.mark.parametrize("member", ["draft", "reference", "id", "status", "Purpose"])

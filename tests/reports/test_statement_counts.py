@@ -149,6 +149,8 @@ def test_list_of_199_costs_the_same_as_of_one(warm: Api):
 @pytest.mark.parametrize("status", ["READY", "FAILED", "DRAFT", "PENDING_PAYMENT"])
 def test_report_is_read_in_few_statements(warm: Api, status: str):
     report_id = create_report_with_status(warm, status)
+    # The first read is recorded as a disclosure.
+    read(warm, report_id)
 
     assert cost(lambda: read(warm, report_id)) <= 6
 
