@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import read_mo
 from django.conf import settings
@@ -104,12 +103,13 @@ def test_catalogue_has_every_text_and_no_other():
     assert {key for one in said for key, text in one.items() if not text} == set()
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
-def test_no_page_has_words_outside_the_catalogue(template):
-    html = re.sub(r"{% blocktranslate.*?endblocktranslate %}", "", template.read_text())
-    html = re.sub(r"{%.*?%}|{{.*?}}|<[^>]*>", " ", SKIPPED.sub("", html))
+def test_no_page_has_words_outside_the_catalogue():
+    for template in TEMPLATES:
+        html = template.read_text()
+        html = re.sub(r"{% blocktranslate.*?endblocktranslate %}", "", html)
+        html = re.sub(r"{%.*?%}|{{.*?}}|<[^>]*>", " ", SKIPPED.sub("", html))
 
-    assert set(re.findall(r"[A-Za-z]{2,}", html)) <= SAME
+        assert set(re.findall(r"[A-Za-z]{2,}", html)) <= SAME, template
 
 
 def test_kiswahili_of_the_mailbox_and_of_attempts_is_not_that_of_dates_and_sandbox():

@@ -83,18 +83,14 @@ def test_catalogue_has_the_name_of_every_check():
     assert names - set(translations()) == set()
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
-def test_no_page_has_words_outside_the_catalogue(template):
-    html = SKIPPED.sub("", template.read_text())
-    text = re.sub(r"{%.*?%}|{{.*?}}|<[^>]*>", " ", html)
-
+def test_no_page_has_words_outside_the_catalogue():
     # The languages name themselves.
-    assert set(re.findall(r"[A-Za-z]{2,}", text)) <= {
-        "English",
-        "Kiswahili",
-        "doctype",
-        "html",
-    }
+    same = {"English", "Kiswahili", "doctype", "html"}
+    for template in TEMPLATES:
+        html = SKIPPED.sub("", template.read_text())
+        text = re.sub(r"{%.*?%}|{{.*?}}|<[^>]*>", " ", html)
+
+        assert set(re.findall(r"[A-Za-z]{2,}", text)) <= same, template
 
 
 @pytest.mark.parametrize(

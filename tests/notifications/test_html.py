@@ -59,10 +59,13 @@ def read(letter: EmailText) -> Reader:
     return Reader(letter.html)
 
 
-@pytest.mark.parametrize("language", Language.values)
 @pytest.mark.parametrize("kind", Kind)
-def test_html_has_the_words_of_the_text(kind: Kind, language: str):
-    letter = write_email(written(kind, language))
+def test_html_has_the_words_of_the_text(kind: Kind):
+    for language in Language.values:
+        assert_same_words(write_email(written(kind, language)))
+
+
+def assert_same_words(letter: EmailText) -> None:
     reader = read(letter)
 
     lines = [letter.subject, *letter.text.splitlines()]
@@ -78,13 +81,13 @@ def test_html_has_the_words_of_the_text(kind: Kind, language: str):
 
 
 @pytest.mark.parametrize("language", Language.values)
-@pytest.mark.parametrize("kind", Kind)
-def test_html_has_one_button(kind: Kind, language: str):
-    reader = read(write_email(written(kind, language)))
+def test_html_has_one_button(language: str):
+    for kind in Kind:
+        reader = read(write_email(written(kind, language)))
 
-    wanted = [] if kind in WITHOUT_BUTTON else [button_of(kind)]
-    assert reader.buttons == wanted
-    assert all(words for _, words in reader.links)
+        wanted = [] if kind in WITHOUT_BUTTON else [button_of(kind)]
+        assert reader.buttons == wanted, kind
+        assert all(words for _, words in reader.links), kind
 
 
 def button_of(kind: Kind) -> str:

@@ -251,16 +251,14 @@ def by_sms(kind: Kind, language: str = "en", **fields: Any) -> str:
     return write_sms(written(kind, language, channel=sms_message().channel, **fields))
 
 
-@pytest.mark.parametrize("language", Language.values)
-@pytest.mark.parametrize("kind", Kind)
-def test_every_email_is_written_in_both_languages(kind: Kind, language: str):
-    letter = write_email(written(kind, language))
-
-    assert 5 < len(letter.subject) < 100
-    for word in ("{", "}", "None", "&#", "\n\n\n"):
-        assert word not in letter.subject + letter.text
-    if language == "sw":
-        assert letter.subject != write_email(written(kind)).subject
+def test_every_email_is_written_in_both_languages():
+    for kind in Kind:
+        letters = [write_email(written(kind, language)) for language in Language.values]
+        for letter in letters:
+            assert 5 < len(letter.subject) < 100, kind
+            for word in ("{", "}", "None", "&#", "\n\n\n"):
+                assert word not in letter.subject + letter.text, kind
+        assert letters[0].subject != letters[1].subject, kind
 
 
 @pytest.mark.parametrize("language", [*Language.values, BILINGUAL])
@@ -283,20 +281,20 @@ def test_sms_of_two_parts_names_requester_operator_and_block(
 
 
 @pytest.mark.parametrize("language", Language.values)
-@pytest.mark.parametrize("kind", BY_SMS)
 @pytest.mark.parametrize("sandbox", [True, False])
 @pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
 def test_every_sms_fits_into_two_parts_with_its_link(
-    kind: Kind, language: str, sandbox: bool, name: str, settings: Any
+    language: str, sandbox: bool, name: str, settings: Any
 ):
     settings.OPERATOR_NAME = name
-    text = by_sms(kind, language, context={"requester": name}, sandbox=sandbox)
+    for kind in BY_SMS:
+        text = by_sms(kind, language, context={"requester": name}, sandbox=sandbox)
 
-    assert gsm_length(text) <= 306
-    assert LINK in text
-    assert to_gsm(text) == text
-    assert text.startswith("SANDBOX") is sandbox
-    assert name[:10] in text
+        assert gsm_length(text) <= 306, kind
+        assert LINK in text, kind
+        assert to_gsm(text) == text, kind
+        assert text.startswith("SANDBOX") is sandbox, kind
+        assert name[:10] in text, kind
 
 
 @pytest.mark.parametrize("language", Language.values)
@@ -311,16 +309,14 @@ def test_request_names_requester_purpose_link_and_expiry(language: str):
 
 
 @pytest.mark.parametrize("language", Language.values)
-@pytest.mark.parametrize("kind", Kind)
-def test_every_email_names_the_operator_and_the_contact(
-    kind: Kind, language: str, settings: Any
-):
+def test_every_email_names_the_operator_and_the_contact(language: str, settings: Any):
     settings.OPERATOR_NAME, settings.OPERATOR_CONTACT = "Uhakika", "0800 111 222"
-    letter = write_email(written(kind, language))
+    for kind in Kind:
+        letter = write_email(written(kind, language))
 
-    assert "\n--\nUhakika (0800 111 222)" in letter.text
-    assert "whoever runs" not in letter.text
-    assert "huduma hii" not in letter.text
+        assert "\n--\nUhakika (0800 111 222)" in letter.text, kind
+        assert "whoever runs" not in letter.text, kind
+        assert "huduma hii" not in letter.text, kind
 
 
 def test_failing_receiver_is_not_promised_ten_attempts_when_it_is_blocked():

@@ -106,20 +106,20 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return tried
 
 
-@pytest.mark.parametrize("digit", range(10))
 @pytest.mark.parametrize("check", CHECKS)
-def test_sandbox_reaches_no_source(every_source, connections, check, digit):
-    numbers = {
-        "idNumber": f"9000000{digit}",
-        "kraPin": f"A90000000{digit}Z",
-        "registrationNumber": f"SBX-000000{digit}",
-    }
-    asked = inquiry(check, fullName="Ada Obi", **numbers)
+def test_sandbox_reaches_no_source(every_source, connections, check):
+    for digit in range(10):
+        numbers = {
+            "idNumber": f"9000000{digit}",
+            "kraPin": f"A90000000{digit}Z",
+            "registrationNumber": f"SBX-000000{digit}",
+        }
+        asked = inquiry(check, fullName="Ada Obi", **numbers)
 
-    with suppress(ProviderError, AnswerPending):
-        route_for(check, "sandbox", "KE").providers[0].ask(asked)
+        with suppress(ProviderError, AnswerPending):
+            route_for(check, "sandbox", "KE").providers[0].ask(asked)
 
-    assert connections == []
+        assert connections == [], digit
 
 
 @pytest.mark.parametrize(("check", "country", "nth"), ASKED)
