@@ -64,8 +64,10 @@ def alone() -> None:
     """End connections that earlier tests of this process left open."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname ="
-            " current_database() AND pid <> pg_backend_pid() AND usename IS NOT NULL"
+            # It waits for the end of each, for a minute at most.
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND usename IS NOT NULL"
         )
 
 
