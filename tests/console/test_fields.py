@@ -1,7 +1,9 @@
 from django import forms
 from django.test import SimpleTestCase
+from django.utils.translation import override
 
-from verification.console.fields import COUNTRIES, LongSelect
+from verification.console.fields import LongSelect, countries
+from verification.values.countries import country_choices
 
 CHOICES = [("", "Choose one"), ("CI", "Côte d'Ivoire"), ("<", "<b>&</b>")]
 
@@ -15,8 +17,12 @@ def test_long_select_writes_what_djangos_writes():
         SimpleTestCase().assertHTMLEqual(long, short)
 
 
-def test_countries_are_listed_by_name():
-    names = [name for _code, name in COUNTRIES]
-    plain = [name for name in names if name.isascii()]
-    assert plain == sorted(plain)
+def test_countries_are_listed_by_their_names_in_the_readers_language():
+    for language, germany in (("en", "Germany"), ("sw", "Ujerumani")):
+        with override(language):
+            listed = countries()
+        plain = [name for _code, name in listed if name.isascii()]
+        assert plain == sorted(plain)
+        assert ("DE", germany) in listed
+    names = [name for _code, name in country_choices("en")]
     assert names.index("Åland Islands") < names.index("Bahamas")

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
-from unicodedata import normalize
 
-import pycountry
 from django import forms
 from django.forms.utils import flatatt
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import format_lazy
+from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 from pydantic_core import PydanticCustomError
 
 from verification.decisions.models import MAX_CODES, DecisionStatus
 from verification.values import formats
+from verification.values.countries import country_choices
 from verification.values.formats import one_line
 from verification.web.pages import INVALID_EMAIL, REQUIRED_ERROR
 
@@ -220,11 +220,8 @@ def check_reasons(form: forms.Form, status: str | None) -> None:
         form.add_error("codes", _("Choose at least one reason for a decline"))
 
 
-COUNTRIES = sorted(
-    ((c.alpha_2, c.name) for c in pycountry.countries),
-    # By letters without their accents: Åland is found under A.
-    key=lambda country: normalize("NFKD", country[1]),
-)
+def countries() -> Choices:
+    return country_choices(get_language() or "en")
 
 
 class LongSelect(forms.Select):

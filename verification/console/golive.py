@@ -21,9 +21,9 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.fields import (
-    COUNTRIES,
     ContactField,
     LongSelect,
+    countries,
     email_field,
     name_field,
     text_area,
@@ -75,7 +75,7 @@ class CompanyForm(forms.Form):
     registration_number = text_field(_("Registration number"), 64)
     kra_pin = text_field(_("KRA PIN"), 11, help_text=_("Such as P051234567X"))
     country = forms.ChoiceField(
-        label=_("Country"), choices=COUNTRIES, widget=LongSelect, initial="KE"
+        label=_("Country"), choices=countries, widget=LongSelect, initial="KE"
     )
     address = text_area(_("Address"), 300)
     contact_name = name_field(_("Contact person"))

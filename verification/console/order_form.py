@@ -28,11 +28,11 @@ from verification.console.batch_columns import IGNORED, Columns
 from verification.console.batch_rows import FULL_NAME
 from verification.console.batch_uploads import OpenUpload
 from verification.console.fields import (
-    COUNTRIES,
     Choices,
     ChoicesForm,
     LongSelect,
     Option,
+    countries,
 )
 from verification.console.orders import (
     METHODS,
@@ -135,7 +135,7 @@ class ChoiceForm(ChoicesForm):
         label=_("Who pays"), widget=forms.RadioSelect, error_messages=REQUIRED_ERROR
     )
     country = forms.ChoiceField(
-        label=_("Country"), choices=COUNTRIES, widget=LongSelect
+        label=_("Country"), choices=countries, widget=LongSelect
     )
 
     def __init__(
@@ -496,7 +496,7 @@ def _field(one: Input) -> forms.Field:
         return forms.BooleanField(label=label, required=False)
     suffix: Any = None if one.is_required or one.other else _("(optional)")
     if one.kind in {"METHOD", "COUNTRY"}:
-        choices = METHODS if one.kind == "METHOD" else COUNTRIES
+        choices = METHODS if one.kind == "METHOD" else countries()
         return forms.ChoiceField(
             label=label,
             label_suffix=suffix,

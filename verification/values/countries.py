@@ -1,6 +1,7 @@
 """The names of countries in the reader's language."""
 
 from functools import cache
+from unicodedata import normalize
 
 import pycountry
 from babel import Locale
@@ -16,4 +17,5 @@ def country_choices(language: str) -> list[tuple[str, str]]:
     """Return (code, name) of every country, by name."""
     codes = [country.alpha_2 for country in pycountry.countries]
     named = [(code, country_name(code, language)) for code in codes]
-    return sorted(named, key=lambda one: one[1])
+    # By letters without their accents: Åland is found under A.
+    return sorted(named, key=lambda one: normalize("NFKD", one[1]))
