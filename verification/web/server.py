@@ -110,12 +110,20 @@ def remove_abandoned_folders() -> None:
     """Remove the counts of web servers that were killed."""
     for folder in Path(gettempdir()).glob(f"{COUNTS}*-*"):
         process = folder.name.removeprefix(COUNTS).partition("-")[0]
-        try:
-            os.kill(int(process), 0)
-        except ProcessLookupError:
+        # In a container each web server has the same number.
+        if process == str(os.getpid()) or (process.isdecimal() and _is_gone(process)):
             rmtree(folder, ignore_errors=True)
-        except (OSError, ValueError):
-            pass
+
+
+def _is_gone(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        # It is another user's, or none of ours.
+        pass
+    return False
 
 
 def require_free_port() -> None:
