@@ -379,7 +379,15 @@ def test_review_page_shows_all_facts_and_masks_people(
     with django_assert_max_num_queries(24):
         html = read_page(office, change_url(application))
 
-    for shown in (NAME, "Loans to people", "101-1000", "risk", "CR12", "Owner"):
+    for shown in (
+        NAME,
+        "Loans to people",
+        "101-1000",
+        "risk",
+        "CR12",
+        "Owner",
+        "Kenya",
+    ):
         assert shown in html
     for personal in PERSONAL:
         assert personal not in html

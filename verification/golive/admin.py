@@ -19,6 +19,7 @@ from verification.golive import names, review
 from verification.golive.applications import COMPANY_CHECK, ActingUser
 from verification.golive.models import WAITING, Application, NameChange, Status
 from verification.reports.models import SUBJECT_LABELS, Report, ReportStatus
+from verification.values.countries import country_name
 from verification.values.masking import mask
 from workspaces.models import ApiKey
 
@@ -288,11 +289,13 @@ def review_of(application: Any) -> dict[str, Any]:
     results = results.filter(report=application.report_id, name=COMPANY_CHECK)
     result = results.first() if application.report_id else None
     finding = (result and result.finding) or {}
+    country = country_name(application.details.get("country", ""), "en")
+    details = application.details | {"country": country}
     members = workspace.members.select_related("user").order_by("created_at", "id")
     earlier = workspace.applications.exclude(pk=application.pk).order_by("-id")
     reports = Report.objects.filter(workspace=workspace).order_by("-created_at", "-id")
     return {
-        "details": _rows(application.details, LABELS, PUBLIC_DETAILS, is_open=is_open),
+        "details": _rows(details, LABELS, PUBLIC_DETAILS, is_open=is_open),
         "documents": list(application.documents.order_by("id")),
         "result": result,
         "is_running": result
