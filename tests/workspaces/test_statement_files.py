@@ -17,8 +17,10 @@ from tests.workspaces.months import DECEMBER, at, many, move, pdf_of
 from tests.workspaces.months import _in_december as _in_december
 from tests.workspaces.months import account as account
 from tests.workspaces.months import three_months as three_months
+from tests.world.clients import Api
+from tests.world.orders import two_checks
 from tests.world.staff import log_in
-from verification.db.ids import uuid7
+from verification.db.ids import number_of_id, uuid7
 from verification.documents import statements
 from workspaces import ledger
 from workspaces.models import Account
@@ -167,6 +169,13 @@ def test_pdf_of_the_sandbox_names_play_money(three_months: Account):
     text = text_of(pdf_of(play))
     assert "Play money of the sandbox." in text
     assert "CHARGE" not in text
+
+
+def test_pdf_names_reports_by_their_numbers(api: Api):
+    made = api.create(two_checks())
+
+    text = text_of(pdf_of(api.account, DECEMBER))
+    assert number_of_id("R", UUID(made["id"])) in text
 
 
 def test_pdf_is_in_the_language_of_the_reader(three_months: Account):

@@ -13,6 +13,7 @@ from django.http import FileResponse, Http404
 from django.utils.dateformat import format as format_date
 from django.utils.translation import get_language, gettext
 
+from verification.db.ids import number_of_id
 from verification.documents import pdf
 from verification.values.formats import escape_formula
 from verification.values.local_time import NAIROBI, nairobi_text
@@ -137,7 +138,7 @@ def _line_data(line: Line) -> dict[str, str]:
         "at": f"{line.at.astimezone(NAIROBI):%Y-%m-%d %H:%M:%S}",
         "kind": line.kind,
         "what": ", ".join(filter(None, what)),
-        "report": str(line.report_id or ""),
+        "report": number_of_id("R", line.report_id) if line.report_id else "",
         "amount": _money(line.amount),
         "balance": _money(line.balance),
     }
