@@ -1,6 +1,8 @@
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from tests.world.clients import Api, company, person
+from tests.world.clients import Api, company, erase, person
 from verification.reports import queries
 from verification.reports.models import SearchEntry
 
@@ -96,6 +98,20 @@ def test_search_matches_only_the_whole_text(api: Api, monkeypatch, limits):
 
     assert search_names(api, "abcab") == {"abcabd", "Other"}
     assert search_names(api, "cabd") == {"abcabd"}
+
+
+def test_common_name_needs_no_index_though_the_oldest_reports_are_erased(
+    api: Api, monkeypatch
+):
+    monkeypatch.setattr(queries, "SAMPLE", 1)
+    oldest = api.create(person(fullName="Wanjiku Kamau", idNumber="31234561"))
+    api.create(person(fullName="Wanjiku Kamau", idNumber="31234562"))
+    api.work()
+    erase(api, oldest["id"])
+
+    with CaptureQueriesContext(connection) as captured:
+        assert search_names(api, "wanjiku") == {"Wanjiku Kamau"}
+    assert "@>" not in " ".join(query["sql"] for query in captured)
 
 
 @pytest.fixture

@@ -142,12 +142,15 @@ def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
 def _is_common(workspace_id: UUID, environment: str, name: str) -> bool:
     """Return whether a hundredth of the newest and of the oldest reports have the name.
 
-    Finding all of them in the index takes longer than reading the names.
+    Finding all of them in the index takes longer than reading the names. Erased reports
+    have none, so the oldest are those that the retention erases next.
     """
     reports = Report.objects.filter(workspace=workspace_id, environment=environment)
-    for sort in (Sort.NEWEST, Sort.OLDEST):
-        names = reports.order_by(*ORDERS[sort]).values_list("search_name", flat=True)
-        if sum(name in one for one in names[:SAMPLE]) * 100 <= SAMPLE:
+    kept = reports.filter(completed_at__isnull=False, erased_at=None)
+    newest = reports.order_by(*ORDERS[Sort.NEWEST])
+    for sample in (newest, kept.order_by("completed_at")):
+        names = sample.values_list("search_name", flat=True)[:SAMPLE]
+        if sum(name in one for one in names) * 100 <= SAMPLE:
             return False
     return True
 
