@@ -31,7 +31,7 @@ test: $(TOOLS) ## run the tests
 	@$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
 
 test-slow: $(TOOLS) $(CHART) ## run the long tests: in a browser, and of the running service
-	@$(BIN)/python -m pytest -m slow -n 3 --dist loadscope
+	@$(BIN)/python -m pytest -m slow -n 4 --dist loadscope
 
 check: $(TOOLS) ## check style, types, import layers, migrations and the API document
 	@$(MAKE) --no-print-directory --jobs=2 types rest
