@@ -30,7 +30,7 @@ def main() -> None:
         execute_from_command_line(sys.argv)
     except (ImproperlyConfigured, NotSupportedError) as e:
         if sys.argv[1:] == ["jobs", "--alive"]:
-            # Its key management service may be away: the running jobs need it no more.
+            # Running jobs need no key management service, which may be away now.
             print(f"not known ({e})")  # noqa: T201
             return
         sys.exit(str(e))

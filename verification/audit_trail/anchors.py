@@ -94,9 +94,9 @@ def _is_due(number: int, at: datetime) -> bool:
 def accept(reason: str) -> tuple[int, Counter[str]]:
     """Declare that a restore has lost seals, or that there is a new key.
 
-    Anchors of higher numbers that are there now count no more; the keys of all files
-    count. Returns the last number that was kept, and the number of files of each key.
-    Raises OSError if the file cannot be written.
+    Present anchors of higher numbers count no more. The check trusts the keys that have
+    signed the present files. Returns the last number that was kept, and the number of
+    files of each key. Raises OSError if the file cannot be written.
     """
     files = list(_read([]))
     keys = _count_keys(files)

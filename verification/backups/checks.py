@@ -198,7 +198,7 @@ def _warnings() -> Iterator[Warning]:
         text = "TRUSTED_PROXIES is empty: everybody has the address of the proxy."
         yield _warning("W002", text, "List the addresses of your proxies.")
     if settings.EMAIL_HOST in LOCAL_HOSTS:
-        text = "EMAIL_URL is not set, or to this machine: mail goes to a server here."
+        text = "EMAIL_URL is not set or names this machine: mail goes to it."
         yield _warning("W003", text, "Name your mail server.")
     if not settings.OPERATOR_ALERTS:
         text = "OPERATOR_ALERTS is empty: nobody is told when payments need a person."

@@ -178,7 +178,7 @@ def _from_command(name: str, command: str) -> str:
 
 @cache
 def _run(command: str) -> tuple[str, str]:
-    """Return what the command prints, and why that is no secret.
+    """Return what the command prints, or an empty text and why it failed.
 
     Django reads the settings again after a refusal; the command must not hang twice.
     """

@@ -110,7 +110,7 @@ def remove_abandoned_folders() -> None:
     """Remove the counts of web servers that were killed."""
     for folder in Path(gettempdir()).glob(f"{COUNTS}*-*"):
         process = folder.name.removeprefix(COUNTS).partition("-")[0]
-        # In a container each web server has the same number.
+        # A restarted container gives its web server the number of the former one.
         if process == str(os.getpid()) or (process.isdecimal() and _is_gone(process)):
             rmtree(folder, ignore_errors=True)
 
