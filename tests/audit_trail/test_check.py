@@ -117,14 +117,16 @@ def test_changed_event_is_one_fault(events):
             [events[4].pk],
         )
 
-    assert faults() == [f"Event 5 ({events[4].pk}) is not what was sealed."]
+    (fault,) = faults()
+    assert fault.startswith(f"Event 5 ({events[4].pk}) is not what was sealed: ")
 
 
 def test_added_event_without_a_seal_is_found(events, workspace):
     with superuser():
         (forged,) = record(workspace, 1)
 
-    assert faults() == [f"Event {forged.pk} has no seal."]
+    (fault,) = faults()
+    assert fault.startswith(f"Event {forged.pk} has no seal: ")
 
 
 def test_chain_that_was_computed_anew_differs_from_the_anchor(events):
@@ -160,11 +162,12 @@ def test_folder_of_anchors_that_is_gone_is_said_until_accepted(
 ):
     shutil.rmtree(documents)
     seal_events()
-    assert faults() == ["The anchor of event 10 is gone."]
+    gone = f"The anchor of event 10 ({AuditSeal.objects.last().hash.hex()}) is gone."
+    assert faults() == [gone]
     # The next anchor names the one before it.
     record(workspace, 1)
     seal_events()
-    assert faults() == ["The anchor of event 10 is gone."]
+    assert faults() == [gone]
     assert accept("The disk of the folder failed")[0] == 11
     assert faults() == []
 
@@ -220,7 +223,7 @@ def test_lines_of_the_log_store_are_compared(events, tmp_path, capsys):
     file.write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(CommandError, match="1 faults"):
         call_command("audit_trail", "verify", "--anchors", str(file))
-    assert "Events up to 5 are not those of line 5." in capsys.readouterr().out
+    assert "Events up to 5 are not those of line 5: " in capsys.readouterr().out
 
     file.write_text("{}")
     with pytest.raises(CommandError, match="no anchors"):
@@ -240,7 +243,7 @@ def test_anchors_are_written_hourly_whatever_the_database_says(
     record(workspace, 1)
     with time_machine.travel(now() + timedelta(hours=hours)):
         seal_events()
-        assert faults() == ["The anchor of event 999 is gone."]
+        assert faults() == ["The anchor of event 999 (which is missing) is gone."]
 
     assert len(list(documents.glob("audit/*/*.json"))) == files
 
@@ -318,3 +321,191 @@ def test_outcome_of_a_check_is_logged_with_the_last_seal(events, log_lines):
     (line,) = [line for line in log_lines() if line["message"] == "audit trail checked"]
     assert (line["number"], line["hash"]) == (10, bytes(last.hash).hex())
     assert line["faults"] == 0
+
+
+def change(event: AuditEvent, **values: Any) -> None:
+    """Change an event as a superuser of the database."""
+    with superuser():
+        AuditEvent.objects.filter(pk=event.pk).update(**values)
+
+
+def explain(*texts: str) -> None:
+    call_command("audit_trail", "explain", *texts, "--reason", "Grace did it by hand")
+
+
+def shown_faults() -> int:
+    """Return what the check of the night shows to Prometheus."""
+    check.check_nightly()
+    return TrailState.objects.get().faults
+
+
+def test_explained_fault_ends_the_alert_and_is_listed(events, capsys, log_lines):
+    change(events[4], actor="eve")
+    with superuser():
+        AuditEvent.objects.filter(pk=events[6].pk).delete()
+    texts = faults()
+    assert len(texts) == 2
+    explain(texts[0])
+    assert TrailState.objects.get().faults == 1
+    explain(texts[1])
+
+    assert TrailState.objects.get().faults == shown_faults() == 0
+    call_command("audit_trail", "verify")
+    out = capsys.readouterr().out
+    for text in texts:
+        assert f"Explained on {now():%Y-%m-%d} (Grace did it by hand): {text}" in out
+    assert "is whole, but for 2 explained faults: 10 events" in out
+    *_, last = AuditEvent.objects.order_by("id")
+    assert last.action == "audit-trail.explained"
+    assert last.reason == f"{texts[1]} Grace did it by hand"
+    *_, line = [x for x in log_lines() if x.get("type") == "audit-explanation"]
+    assert line["fault"] == texts[1]
+    assert certificates.is_signed(
+        json.dumps(
+            {name: line[name] for name in ("at", "fault", "reason", "type")},
+            separators=(",", ":"),
+        ).encode(),
+        bytes.fromhex(line["signature"]),
+        certificates.published_keys()[0].pem,
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "again"),
+    [
+        (
+            "UPDATE backoffice_auditevent SET actor = 'eve' WHERE id = %s",
+            "UPDATE backoffice_auditevent SET actor = 'mallory' WHERE id = %s",
+        ),
+        (
+            "UPDATE backoffice_auditevent SET actor = 'eve' WHERE id = %s",
+            "UPDATE backoffice_auditevent SET address = 'x' WHERE id = %s",
+        ),
+        (
+            "UPDATE backoffice_auditevent SET address = 'x' WHERE id = %s",
+            "UPDATE backoffice_auditevent SET address = 'y' WHERE id = %s",
+        ),
+        (
+            "DELETE FROM backoffice_auditevent WHERE id = %s",
+            "UPDATE audit_trail_auditseal SET hash = '' WHERE event_id = %s",
+        ),
+        (
+            "DELETE FROM audit_trail_auditseal WHERE event_id = %s",
+            "UPDATE backoffice_auditevent SET actor = 'eve' WHERE id = %s",
+        ),
+        (
+            "DELETE FROM audit_trail_auditseal WHERE event_id = %s",
+            "DELETE FROM backoffice_auditevent WHERE id = %s",
+        ),
+        (
+            "DELETE FROM audit_trail_auditseal WHERE event_id = %s",
+            "UPDATE backoffice_auditevent SET actor = 'eve' WHERE id <> %s "
+            "AND id IN (SELECT event_id FROM audit_trail_auditseal WHERE number = 6)",
+        ),
+    ],
+)
+def test_another_change_of_explained_events_is_another_fault(events, statement, again):
+    with superuser() as cursor:
+        cursor.execute(statement, [events[4].pk])
+    explain(*faults())
+    assert shown_faults() == 0
+
+    with superuser() as cursor:
+        cursor.execute(again, [events[4].pk])
+    assert shown_faults() > 0
+
+
+def test_change_of_another_event_is_another_fault(events):
+    change(events[4], actor="eve")
+    explain(*faults())
+    change(events[5], actor="eve")
+    (fault,) = faults()
+    assert fault.startswith("Event 6 ")
+
+
+def test_explained_anchors_name_their_events(events, documents: Path):
+    shutil.rmtree(documents)
+    explain(*faults())
+    assert shown_faults() == 0
+
+    with superuser() as cursor:
+        cursor.execute("UPDATE audit_trail_auditseal SET hash = '' WHERE number = 10")
+    assert any("The anchor of event 10 () is gone." in fault for fault in faults())
+
+
+def test_many_explained_faults_hide_no_other(events, monkeypatch):
+    monkeypatch.setattr(check, "MAX_SHOWN", 2)
+    monkeypatch.setattr(check, "BATCH_SIZE", 4)
+    for event in events[:4]:
+        change(event, actor="eve")
+    explain(*faults())
+    change(events[8], actor="eve")
+
+    assert shown_faults() == 1
+    assert "Event 9 " in TrailState.objects.get().check_found[0]
+
+
+def test_database_and_unsigned_files_explain_nothing(events, documents: Path):
+    change(events[4], actor="eve")
+    (text,) = faults()
+    audit.record("audit-trail.explained", audit.SERVICE, events[4], reason=text)
+    write = {"check_found": [], "faults": 0}
+    TrailState.objects.update(**write)
+    assert faults() == [text]
+
+    # The signature of another file, and a key that the service has not accepted
+    explain(text)
+    (file,) = documents.glob("audit/*/*-declared.json")
+    signed = json.loads(file.read_text())
+    file.write_text(json.dumps(signed | {"anchor": signed["anchor"] + " "}))
+    assert text in faults()
+    file.write_text(json.dumps(signed))
+    assert faults() == []
+    (anchor,) = set(documents.glob("audit/*/*.json")) - {file}
+    file.write_text(anchor.read_text())
+    assert faults() == [text]
+
+
+def test_explanation_counts_under_a_new_key_once_that_is_accepted(events, settings):
+    change(events[4], actor="eve")
+    (text,) = faults()
+    explain(text)
+    settings.SIGNING_KEY = bytes(range(32))
+    assert text in faults()
+
+    accept("New SIGNING_KEY")
+    assert faults() == []
+
+
+def test_only_a_fault_that_is_found_and_over_can_be_explained(events, workspace):
+    change(events[4], actor="eve")
+    (text,) = faults()
+    with pytest.raises(CommandError, match="finds no such fault"):
+        explain(text, text.replace("Event 5", "Event 6"))
+    with pytest.raises(CommandError, match="reason is empty"):
+        call_command("audit_trail", "explain", text, "--reason", " ")
+    assert faults() == [text]
+
+    record(workspace, 1)
+    with time_machine.travel(now() + timedelta(hours=4)):
+        *_, waiting = faults()
+        with pytest.raises(CommandError, match="ends when it is mended"):
+            explain(waiting)
+
+
+def test_explanation_is_no_anchor(events, workspace, documents: Path):
+    change(events[4], actor="eve")
+    explain(*faults())
+    with time_machine.travel(now() + timedelta(hours=2)):
+        seal_events()
+        assert len(list(documents.glob("audit/*/*.json"))) == 3
+        assert faults() == []
+
+
+def test_folder_that_is_full_or_away_stops_an_explanation(events, documents: Path):
+    change(events[4], actor="eve")
+    (text,) = faults()
+    shutil.rmtree(documents)
+    documents.write_text("A file where the folder was")
+    with pytest.raises(CommandError, match="not writable: Not a directory"):
+        explain(text)

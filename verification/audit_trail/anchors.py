@@ -8,7 +8,8 @@ next is due follows from the files: an attacker could move a time in the databas
 
 A restore loses events that were sealed since the backup, and their numbers are used
 again. `accept` records that in a signed file, and the former keys that count: the table
-of published keys is in the database, where an attacker could add one.
+of published keys is in the database, where an attacker could add one. `explain` records
+in such a file that the operator knows the cause of a fault.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -35,6 +36,9 @@ from verification.values.clock import now
 from verification.values.local_time import utc_text
 
 FOLDER = "audit"
+# The end of the names of files by `accept` and `explain`, which are found without
+# reading all anchors.
+DECLARED = "declared"
 EVERY = timedelta(hours=1)
 # After this an anchor that could not be written is a fault.
 LATE = timedelta(hours=3)
@@ -50,6 +54,11 @@ class Anchor:
     hash: str
     # The number of the anchor before; 0 for the first
     previous: int
+
+
+class Explanation(NamedTuple):
+    at: str
+    reason: str
 
 
 def anchor(*, is_new: bool) -> None:
@@ -83,7 +92,8 @@ def anchor(*, is_new: bool) -> None:
 
 def _is_due(number: int, at: datetime) -> bool:
     """Return whether the last seal needs an anchor in a file now."""
-    newest = next(_read([], newest_first=True), None)
+    files = _read([], newest_first=True)
+    newest = next((file for file in files if "number" in file), None)
     if newest is None or newest["number"] == number:
         return newest is None
     age = at - datetime.fromisoformat(newest["at"])
@@ -108,10 +118,44 @@ def accept(reason: str) -> tuple[int, Counter[str]]:
         "at": utc_text(at),
         "reason": reason,
     }
-    journal.write_file(_name(at, number), _signed(facts | {"keys": sorted(keys)}))
+    journal.write_file(_name(at, DECLARED), _signed(facts | {"keys": sorted(keys)}))
     log.warning("audit trail continues after a restore", extra=_logged(facts))
     write_state(anchored_number=number)
     return number, keys
+
+
+def explain(faults: Sequence[str], reason: str) -> None:
+    """Declare that the operator knows the cause of these faults.
+
+    The text of a fault names the state of the rows: another change is another fault.
+    Raises OSError if the file cannot be written.
+    """
+    at = now()
+    facts = {"type": "audit-explanation", "at": utc_text(at), "reason": reason}
+    journal.write_file(_name(at, DECLARED), _signed(facts | {"faults": list(faults)}))
+    for fault in faults:
+        facts["fault"] = fault
+        log.warning("a fault of the audit trail is explained", extra=_logged(facts))
+
+
+def read_explanations(trusted: Collection[str] = ()) -> dict[str, Explanation]:
+    """Return the explained faults; none while the folder cannot be read.
+
+    `trusted` is that of `check_anchors`.
+    """
+    try:
+        files = list(_read([], ending=f"-{DECLARED}.json"))
+    except Exception as e:
+        # A bucket raises errors of its own. `check_anchors` makes a fault of it.
+        log.error("explanations were not read: %s", type(e).__name__)
+        return {}
+    trusted = trusted or _trusted_keys(files)
+    return {
+        fault: Explanation(file["at"], file["reason"])
+        for file in files
+        if file["type"] == "audit-explanation" and file["key"] in trusted
+        for fault in file["faults"]
+    }
 
 
 def check_anchors(
@@ -140,7 +184,11 @@ def check_anchors(
     found += [fault for _, fault in _compare(anchored)]
     there = {file.get("number") for file in signed} | {0}
     named = {a.previous for a in anchored} | {read_state().anchored_number}
-    found += [f"The anchor of event {n} is gone." for n in sorted(named - there)]
+    seals = AuditSeal.objects.in_bulk(gone := named - there)
+    for number in sorted(gone):
+        seal = seals.get(number)
+        hashed = bytes(seal.hash).hex() if seal else "which is missing"
+        found.append(f"The anchor of event {number} ({hashed}) is gone.")
     return [*found, *_check_times(files)], keys
 
 
@@ -172,7 +220,8 @@ def read_lines(path: str) -> list[dict[str, Any]]:
 def _check_times(files: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the faults of anchors that are late or of the future."""
     at, late = now(), utc_text(now() - LATE)
-    newest: dict[str, Any] = files[-1] if files else {"number": 0, "at": ""}
+    first_of_all = {"number": 0, "at": ""}
+    *_, newest = [first_of_all, *(file for file in files if "number" in file)]
     first = AuditSeal.objects.filter(number__gt=newest["number"]).first()
     if first and newest["at"] < late and at - time_of_id(first.event_id) > LATE:
         yield f"Event {first.number} and those behind it have no anchor."
@@ -210,16 +259,20 @@ def _compare(anchored: list[Anchor]) -> Iterator[tuple[int, str]]:
                 fault = f"Event {one.number} is missing, which {one.name} names."
                 yield one.number, fault
             elif bytes(row.hash).hex() != one.hash:
-                fault = f"Events up to {one.number} are not those of {one.name}."
-                yield one.number, fault
+                fault = f"Events up to {one.number} are not those of {one.name}"
+                yield one.number, f"{fault}: {bytes(row.hash).hex()}."
 
 
-def _read(found: list[str], *, newest_first: bool = False) -> Iterator[dict[str, Any]]:
+def _read(
+    found: list[str], *, newest_first: bool = False, ending: str = ""
+) -> Iterator[dict[str, Any]]:
     """Yield the facts of each file that is signed; add others to `found`."""
     keys = {key.pk: key.pem for key in certificates.published_keys()}
     for month in sorted(journal.list_folder(FOLDER)[0], reverse=newest_first):
         names = journal.list_folder(f"{FOLDER}/{month}")[1]
         for file in sorted(names, reverse=newest_first):
+            if not file.endswith(ending):
+                continue
             name = f"{month}/{file}"
             try:
                 entry = journal.read_file(f"{FOLDER}/{name}")
@@ -259,5 +312,5 @@ def _signed(facts: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _name(at: datetime, number: int) -> str:
-    return f"{FOLDER}/{at:%Y-%m}/{at:%Y%m%dT%H%M%S%f}-{number}.json"
+def _name(at: datetime, end: int | str) -> str:
+    return f"{FOLDER}/{at:%Y-%m}/{at:%Y%m%dT%H%M%S%f}-{end}.json"

@@ -1,13 +1,18 @@
-"""Check the audit trail: each event against its seal, and the seals against anchors."""
+"""Check the audit trail: each event against its seal, and the seals against anchors.
+
+The text of a fault names the state that was found, by a hash: so an explanation covers
+this state alone.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from hashlib import sha256
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
@@ -21,7 +26,8 @@ from verification.audit_trail.models import (
     read_state,
     write_state,
 )
-from verification.audit_trail.seals import facts_of, hash_of, read_page
+from verification.audit_trail.seals import COLUMNS, facts_of, hash_of, read_page
+from verification.backoffice import audit
 from verification.backoffice.models import AuditEvent
 from verification.db.encryption import UnknownKey
 from verification.db.ids import time_of_id
@@ -37,31 +43,67 @@ LATE = timedelta(hours=1)
 # An event that is dated so long before the one that was sealed before it is a fault.
 OUT_OF_ORDER = timedelta(hours=6)
 # Events that have no seal and are missing in the list of unsealed events
-UNSEALED = """
-SELECT e.id FROM backoffice_auditevent e
+UNSEALED = f"""
+SELECT e.id, {COLUMNS} FROM backoffice_auditevent e
 WHERE NOT EXISTS (SELECT FROM audit_trail_auditseal s WHERE s.event_id = e.id)
     AND NOT EXISTS (SELECT FROM audit_trail_unsealedevent u WHERE u.event_id = e.id)
 LIMIT %s
-"""
+"""  # noqa: S608
+# Faults that end when a job or the folder works again. They hide what they hold up.
+MENDED = (" still waits for its seal.", " have no anchor.")
 
 log = logging.getLogger("verification.audit_trail")
 
 
+class Outcome(NamedTuple):
+    events: int
+    faults: list[str]
+    explained: dict[str, anchors.Explanation]
+    # The number of anchors of each key
+    keys: Counter[str]
+
+
+class NotExplained(Exception):
+    """A text is no fault of the audit trail, or one that must be mended."""
+
+
 def check_everything(
     trusted: Collection[str] = (), lines: Sequence[dict[str, Any]] = ()
-) -> tuple[int, list[str], Counter[str]]:
+) -> Outcome:
     """Check all events, and record the outcome.
 
-    Returns how many events there are, the faults, and how many anchors each key has
-    signed. `trusted` and `lines` are those of `check_anchors`.
+    `trusted` and `lines` are those of `check_anchors`.
     """
     found: list[str] = []
     number = count = 0
     while step := _check_seals(number, found):
         number, size = step
         count += size
-    faults, keys = _finish(found, trusted, lines)
-    return count, faults, keys
+    return Outcome(count, *_finish(found, trusted, lines))
+
+
+def explain(faults: Sequence[str], reason: str) -> None:
+    """Record that the operator knows the cause of these faults, which end thereby.
+
+    Raises NotExplained if the check does not find one of them, and OSError if the file
+    cannot be written.
+    """
+    found = check_everything().faults
+    for fault in faults:
+        if fault not in found:
+            raise NotExplained(f"The check finds no such fault: {fault}")
+        if fault.endswith(MENDED):
+            raise NotExplained(f"This fault ends when it is mended: {fault}")
+    with transaction.atomic():
+        for fault in faults:
+            audit.record(
+                "audit-trail.explained",
+                audit.SERVICE,
+                read_state(),
+                reason=f"{fault} {reason}",
+            )
+    anchors.explain(faults, reason)
+    _record([fault for fault in found if fault not in faults])
 
 
 @job
@@ -85,6 +127,7 @@ def continue_check() -> None:
             found.append(f"The check stood at event {number}, the last one is {last}.")
             number = 0
         _log("checking the audit trail", after=number)
+        explained = anchors.read_explanations()
         stop_at = time.monotonic() + JOB_SECONDS
         while beat() and time.monotonic() < stop_at:
             step = _check_seals(number, found)
@@ -92,7 +135,8 @@ def continue_check() -> None:
                 _finish(found)
                 return
             number, _ = step
-            write_state(check_number=number, check_found=found[:MAX_SHOWN])
+            found = [fault for fault in found if fault not in explained][:MAX_SHOWN]
+            write_state(check_number=number, check_found=found)
     schedule_job(continue_check)
 
 
@@ -107,9 +151,12 @@ def _check_seals(after: int, found: list[str]) -> tuple[int, int] | None:
     for number, sealed, event_id, event in read_page(after, BATCH_SIZE):
         expected = after + 1
         if number != expected:
-            found.append(f"The seals {expected} to {number - 1} are missing.")
+            # Nothing else tells of a change of the event behind the gap.
+            behind = hash_of(sealed, facts_of(number, event_id, event)).hex()
+            missing = f"{expected} to {number - 1} are missing before {behind}"
+            found.append(f"The seals {missing}.")
             previous = None
-        if fault := _fault_of(number, sealed, event_id, event, previous):
+        for fault in _faults_of(number, sealed, event_id, event, previous):
             found.append(f"Event {number} ({event_id}) {fault}.")
         if (at := event[1]) is not None:
             if previous_at and previous_at - at > OUT_OF_ORDER:
@@ -131,20 +178,44 @@ def _seal_at(number: int) -> tuple[bytes | None, datetime | None]:
     return None, None
 
 
-def _fault_of(
+def _faults_of(
     number: int, sealed: bytes, event_id: UUID, event: list[Any], previous: bytes | None
-) -> str:
+) -> Iterator[str]:
     if event[0] is None:
-        return "is missing"
-    if previous and hash_of(previous, facts_of(number, event_id, event)) != sealed:
-        return "is not what was sealed"
+        yield "is missing"
+        return
+    if previous is not None:
+        hashed = hash_of(previous, facts_of(number, event_id, event))
+        if hashed != sealed:
+            yield f"is not what was sealed: {hashed.hex()}"
     address = event[-1]
     try:
         if address is not None:
             AuditEvent._meta.get_field("address").open(bytes(address), event_id)
     except (InvalidTag, UnknownKey, ValueError):
-        return "has an address that was not sealed with it"
-    return ""
+        digest = sha256(bytes(address)).hexdigest()
+        yield f"has an address that was not sealed with it: {digest}"
+
+
+def _unsealed_faults(explained: Collection[str]) -> Iterator[str]:
+    """Yield a fault for each event without a seal, and each that has changed since.
+
+    No seal protects an event whose missing seal was explained.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        # It reads the indexes of both tables.
+        cursor.execute("SET LOCAL statement_timeout = 0")
+        cursor.execute(UNSEALED, [MAX_SHOWN + len(explained)])
+        rows = cursor.fetchall()
+    found = {
+        f"Event {pk} has no seal: {hash_of(START, facts_of(0, pk, event)).hex()}."
+        for pk, *event in rows
+    }
+    yield from sorted(found)
+    for fault in sorted(explained):
+        is_of_seal = fault.startswith("Event ") and " has no seal: " in fault
+        if is_of_seal and fault not in found:
+            yield f"This was explained and is so no more: {fault}"
 
 
 def _log(message: str, **facts: Any) -> None:
@@ -161,26 +232,31 @@ def _finish(
     found: list[str],
     trusted: Collection[str] = (),
     lines: Sequence[dict[str, Any]] = (),
-) -> tuple[list[str], Counter[str]]:
-    """Check what needs all seals, record the outcome; return all faults, and keys."""
+) -> tuple[list[str], dict[str, anchors.Explanation], Counter[str]]:
+    """Check what needs all seals, and record the outcome.
+
+    Returns the faults, those that are explained, and the anchors of each key.
+    """
+    explained = anchors.read_explanations(trusted)
     if read_state().is_filled:
-        with transaction.atomic(), connection.cursor() as cursor:
-            # It reads the indexes of both tables.
-            cursor.execute("SET LOCAL statement_timeout = 0")
-            cursor.execute(UNSEALED, [MAX_SHOWN])
-            found += [f"Event {pk} has no seal." for (pk,) in cursor.fetchall()]
+        found += _unsealed_faults(explained)
         oldest = UnsealedEvent.objects.order_by("event_id").first()
         if oldest and now() - time_of_id(oldest.event_id) > LATE:
             found.append(f"Event {oldest.event_id} still waits for its seal.")
     faults, keys = anchors.check_anchors(trusted, lines)
     found += faults
-    for fault in found[:MAX_SHOWN]:
+    left = [fault for fault in found if fault not in explained]
+    for fault in left[:MAX_SHOWN]:
         log.error("audit trail: %s", fault)
-    _log("audit trail checked", faults=len(found))
+    _log("audit trail checked", faults=len(left))
+    _record(left)
+    return left, {f: explained[f] for f in found if f in explained}, keys
+
+
+def _record(faults: list[str]) -> None:
     write_state(
         check_number=None,
-        check_found=found[:MAX_SHOWN],
+        check_found=faults[:MAX_SHOWN],
         checked_at=now(),
-        faults=len(found),
+        faults=len(faults),
     )
-    return found, keys

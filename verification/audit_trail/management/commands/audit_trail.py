@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from verification.audit_trail.anchors import accept, read_lines
-from verification.audit_trail.check import check_everything
+from verification.audit_trail.check import NotExplained, check_everything, explain
 
 
 class Command(BaseCommand):
@@ -14,7 +14,8 @@ class Command(BaseCommand):
         "signed anchors outside the database; records the outcome, prints the faults, "
         "and ends with 1 if there are any. accept: declares after a restore that the "
         "events since the backup are lost, and trusts the keys of the anchors that "
-        "are there, as after a new SIGNING_KEY."
+        "are there, as after a new SIGNING_KEY. explain: records that you know the "
+        "cause of a fault, which counts no more then."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -31,14 +32,33 @@ class Command(BaseCommand):
             "--anchors", metavar="FILE", help="compare JSON lines of a log store, too"
         )
         accepting = actions.add_parser("accept")
-        accepting.add_argument("--reason", required=True, metavar="TEXT")
+        explaining = actions.add_parser("explain")
+        explaining.add_argument(
+            "fault", nargs="+", metavar="FAULT", help="a line, as verify prints it"
+        )
+        for declaring in (accepting, explaining):
+            declaring.add_argument("--reason", required=True, metavar="TEXT")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["action"] == "accept":
-            number, keys = accept(options["reason"])
-            self._list(keys)
-            self.stdout.write(f"The audit trail continues after event {number}.")
+        if options["action"] == "verify":
+            self._verify(options)
             return
+        if not options["reason"].strip():
+            raise CommandError("The reason is empty.")
+        try:
+            if options["action"] == "accept":
+                number, keys = accept(options["reason"])
+                self._list(keys)
+                self.stdout.write(f"The audit trail continues after event {number}.")
+            else:
+                explain(options["fault"], options["reason"])
+                self.stdout.write(f"Explained faults: {len(options['fault'])}")
+        except NotExplained as e:
+            raise CommandError(str(e)) from None
+        except OSError as e:
+            raise CommandError(f"The folder is not writable: {e.strerror}.") from None
+
+    def _verify(self, options: dict[str, Any]) -> None:
         started = time.monotonic()
         try:
             lines = read_lines(options["anchors"]) if options["anchors"] else []
@@ -46,15 +66,18 @@ class Command(BaseCommand):
             raise CommandError(f"The file cannot be read: {e.strerror}.") from None
         if options["anchors"] and not lines:
             raise CommandError("The file has no anchors.")
-        count, faults, keys = check_everything(options["key"], lines)
+        count, faults, explained, keys = check_everything(options["key"], lines)
         self._list(keys)
+        for fault, (at, reason) in explained.items():
+            self.stdout.write(f"Explained on {at[:10]} ({reason}): {fault}")
         for fault in faults:
             self.stdout.write(fault)
         if faults:
             raise CommandError(f"The audit trail has {len(faults)} faults.")
         seconds = time.monotonic() - started
+        known = f", but for {len(explained)} explained faults" if explained else ""
         self.stdout.write(
-            f"The audit trail is whole: {count} events, {seconds:.1f} seconds."
+            f"The audit trail is whole{known}: {count} events, {seconds:.1f} seconds."
         )
 
     def _list(self, keys: Counter[str]) -> None:
