@@ -33,6 +33,7 @@ from verification.audit_trail.models import (
 )
 from verification.audit_trail.seals import facts_of, read_page
 from verification.backoffice.models import AuditEvent
+from verification.db.encryption import UnknownKey
 from verification.db.ids import time_of_id
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.outbound import client, targets
@@ -117,7 +118,7 @@ def _open(address: bytes, event_id: UUID) -> Any:
     """
     try:
         return AuditEvent._meta.get_field("address").open(bytes(address), event_id)
-    except (InvalidTag, ValueError):
+    except (InvalidTag, UnknownKey, ValueError):
         return None
 
 
