@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from ipaddress import IPv6Address, ip_address
 
 from django.conf import settings
 from django.core.cache import cache
@@ -18,6 +17,7 @@ from django.db import connection
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
 from verification.values.clock import now
+from verification.values.networks import read_address
 from workspaces.models import RateCount
 
 WINDOW_SECONDS = 60
@@ -114,12 +114,7 @@ def _count_in_database(subject: str, window: int, by: int) -> int:
 
 def network_of(address: str) -> str:
     """Return the network of one client: an IPv4 address, or the /64 of IPv6."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
+    parsed = read_address(address)
+    if parsed is None:
         return address
-    if not isinstance(parsed, IPv6Address):
-        return str(parsed)
-    if parsed.ipv4_mapped:
-        return str(parsed.ipv4_mapped)
-    return parsed.packed[:8].hex()
+    return parsed.packed[:8].hex() if parsed.version == 6 else str(parsed)

@@ -7,6 +7,7 @@ from django.utils.timezone import now
 
 from tests.api.small import bearer, new_key, new_suspended_workspace
 from tests.api.small import small_api as small_api
+from verification.settings.connections import proxy_addresses
 from workspaces.models import ApiKey
 
 pytestmark = pytest.mark.django_db
@@ -203,6 +204,20 @@ def test_forwarded_address_counts_only_from_a_trusted_proxy(
     # The client itself wrote the addresses left of the nearest untrusted one.
     assert guess("203.0.113.9, 198.51.100.1, 10.0.0.1") == 429
     assert guess("203.0.113.9, 198.51.100.3, 10.0.0.1") == 401
+
+
+@pytest.mark.parametrize(
+    "entry", ["::ffff:10.0.0.1", "::ffff:10.0.0.0/120", "::ffff:a00:1", "10.0.0.1"]
+)
+def test_mapped_address_of_a_trusted_proxy_is_its_ipv4_address(
+    client: Client, settings: Any, entry: str
+) -> None:
+    settings.TRUSTED_PROXIES = ["127.0.0.0/8", *proxy_addresses([entry])]
+    _, text = new_key()
+    ApiKey.objects.update(networks=["192.0.2.0/24"])
+    for proxy in ("10.0.0.1", "::ffff:10.0.0.1"):
+        headers = {"X-Forwarded-For": f"192.0.2.7, {proxy}"}
+        assert ask(client, f"Bearer {text}", **headers).status_code == 200, proxy
 
 
 def test_request_from_another_network_is_refused_with_its_address(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hmac
 from dataclasses import replace
 from functools import wraps
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -41,6 +40,7 @@ from verification.console.sandbox_pages import (
 from verification.db.base import read_page
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import Notification
+from verification.values.networks import read_address
 from verification.web.pages import View, private_page
 
 STAFF, OWNER, APPLICANT = "staff", "owner", "applicant"
@@ -110,11 +110,8 @@ def _is_from_here(request: HttpRequest) -> bool:
     if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
         return False
     host, _port = split_domain_port(request.get_host())
-    try:
-        address = ip_address(request.META.get("REMOTE_ADDR", ""))
-    except ValueError:
-        return False
-    return host in HOSTS and address.is_loopback
+    address = read_address(request.META.get("REMOTE_ADDR", ""))
+    return host in HOSTS and address is not None and address.is_loopback
 
 
 @require_safe

@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from verification.extras import missing_extra
 from verification.outbound.proxy import Proxy
 from verification.settings.secrets import is_deployment_check, optional_secret
-from verification.values.networks import WrongNetwork, read_networks
+from verification.values.networks import WrongNetwork, read_networks, unmap
 
 # A connection whose other end has vanished is noticed within about ten seconds.
 KEEPALIVE = {
@@ -221,16 +221,17 @@ def scanner_address(env: Env) -> tuple[str, int] | None:
 
 
 def proxy_addresses(entries: list[str]) -> list[str]:
-    """Return the entries of TRUSTED_PROXIES. Raises ImproperlyConfigured."""
+    """Return the networks of TRUSTED_PROXIES. Raises ImproperlyConfigured."""
+    networks = []
     for entry in entries:
         try:
-            ip_network(entry, strict=False)
+            networks.append(str(unmap(ip_network(entry, strict=False))))
         except ValueError:
             raise ImproperlyConfigured(
                 f"TRUSTED_PROXIES has {entry!r}, which is no address or network, such "
                 "as 10.0.0.5 or 10.0.0.0/24."
             ) from None
-    return entries
+    return networks
 
 
 def admin_networks(entries: list[str]) -> list[str]:

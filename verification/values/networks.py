@@ -9,6 +9,7 @@ from ipaddress import (
     IPv4Network,
     IPv6Address,
     IPv6Network,
+    ip_address,
     ip_network,
 )
 
@@ -37,6 +38,23 @@ class WrongNetwork(ValueError):
                 "too-many": f"There may be at most {MAX_NETWORKS} networks.",
             }[code]
         )
+
+
+def read_address(text: str) -> Address | None:
+    """Return the address, as IPv4 if IPv6 only maps it; None if it cannot be read."""
+    try:
+        address = ip_address(text.strip())
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def unmap(network: Network) -> Network:
+    """Return the network of the addresses that `read_address` returns."""
+    if isinstance(network, IPv6Network) and network.subnet_of(MAPPED):
+        address = network.network_address.ipv4_mapped
+        return ip_network(f"{address}/{network.prefixlen - MAPPED.prefixlen}")
+    return network
 
 
 def read_networks(texts: Iterable[str]) -> list[str]:
@@ -70,10 +88,7 @@ def _read_network(text: str) -> Network:
     given = text.partition("/")[0]
     if ip_network(given).network_address != network.network_address:
         raise WrongNetwork("host-bits", text, str(network))
-    if isinstance(network, IPv6Network) and network.subnet_of(MAPPED):
-        # Requests from there have the IPv4 address: see `client_address`.
-        address = network.network_address.ipv4_mapped
-        network = ip_network(f"{address}/{network.prefixlen - MAPPED.prefixlen}")
+    network = unmap(network)
     if network.prefixlen == 0:
         raise WrongNetwork("everywhere", text)
     return network

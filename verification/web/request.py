@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 
 from django.conf import settings
 from django.http import HttpRequest
 
-from verification.values.networks import Address
+from verification.values.networks import Address, read_address
 
 USER_AGENT_LENGTH = 500
 # The keys in META under which the middlewares find the API key of a request, even one
@@ -44,11 +44,11 @@ def client_address(request: HttpRequest) -> Address | None:
     X-Forwarded-For is read from the right: each trusted proxy vouches for the entry
     to its left, and what a client writes itself stands further left.
     """
-    address = _parse_address(request.META.get("REMOTE_ADDR", ""))
+    address = read_address(request.META.get("REMOTE_ADDR", ""))
     hops = request.headers.get("X-Forwarded-For", "").split(",")
     proxies = [ip_network(entry, strict=False) for entry in settings.TRUSTED_PROXIES]
     while address and hops and any(address in proxy for proxy in proxies):
-        before = _parse_address(hops.pop())
+        before = read_address(hops.pop())
         if before is None:
             break
         address = before
@@ -58,11 +58,3 @@ def client_address(request: HttpRequest) -> Address | None:
 def user_agent(request: HttpRequest) -> str:
     """Return the browser's User-Agent, cut to the length that evidence keeps."""
     return request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH]
-
-
-def _parse_address(text: str) -> Address | None:
-    try:
-        address = ip_address(text.strip())
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
