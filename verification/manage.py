@@ -29,8 +29,8 @@ def main() -> None:
     try:
         execute_from_command_line(sys.argv)
     except (ImproperlyConfigured, NotSupportedError) as e:
-        if sys.argv[1:] == ["jobs", "--alive"]:
-            # Running jobs need no key management service, which may be away now.
+        if sys.argv[1:] == ["jobs", "--alive"] and isinstance(e.__cause__, OSError):
+            # The file or key management service of a secret is away now.
             print(f"not known ({e})")  # noqa: T201
             return
         sys.exit(str(e))

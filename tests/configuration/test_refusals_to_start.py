@@ -220,9 +220,33 @@ def test_web_server_refuses_an_address_of_another_machine(host, monkeypatch):
         require_free_port()
 
 
-def test_jobs_stay_alive_while_the_key_management_service_is_away():
-    away = {"FIELD_KEYS_COMMAND": "false", "DATABASE_URL": "postgresql://away/x"}
-    done = manage("jobs", "--alive", **away)
+@pytest.mark.parametrize(
+    ("away", "said"),
+    [
+        ("FIELD_KEYS_COMMAND=false", "FIELD_KEYS_COMMAND ended with 1."),
+        ("DATABASE_URL_COMMAND=/away", "DATABASE_URL_COMMAND cannot be run"),
+        ("FIELD_KEYS_FILE=/away", "FIELD_KEYS_FILE cannot be read"),
+    ],
+)
+def test_jobs_stay_alive_while_a_secret_is_away(away, said):
+    name, _, value = away.partition("=")
+    database = {} if "DATABASE" in name else {"DATABASE_URL": "postgresql://away/x"}
+    done = manage("jobs", "--alive", **database, **{name: value})
 
-    said = "not known (FIELD_KEYS_COMMAND ended with 1.)\n"
-    assert (done.returncode, done.stdout) == (0, said)
+    assert (done.returncode, done.stdout[:10]) == (0, "not known ")
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"FIELD_KEYS": "k1"}, "FIELD_KEYS must hold 32 bytes"),
+        ({"DATABASE_URL": "mysql://away"}, "DATABASE_URL is no address"),
+        ({"PORT": "eighty"}, "PORT"),
+    ],
+)
+def test_jobs_are_not_alive_with_settings_that_no_cluster_starts_with(wrong, said):
+    done = manage("jobs", "--alive", **{"DATABASE_URL": "postgresql://x/x"} | wrong)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr

@@ -172,7 +172,9 @@ def _from_command(name: str, command: str) -> str:
     """Return what the command prints. The log gets its standard error."""
     value, failure = _run(command)
     if failure:
-        raise ImproperlyConfigured(f"{name}_COMMAND {failure}.")
+        # As for a file, the cause tells `jobs --alive` that it may have worked before.
+        cause = ChildProcessError(failure)
+        raise ImproperlyConfigured(f"{name}_COMMAND {failure}.") from cause
     return value
 
 

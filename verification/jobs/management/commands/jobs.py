@@ -41,6 +41,15 @@ class Command(BaseCommand):
         Cluster(label).run()
 
     def _require_life(self, label: str) -> None:
+        """Exit with 1 if a restart of the cluster helps.
+
+        Kubernetes ends the cluster then, and may leave paid calls in doubt. So what is
+        away now and was there when the cluster started is no reason: the database, the
+        key management service, the file of a secret. A running cluster needs only the
+        first, and a new one would not start. `main` in `verification/manage.py` exits
+        with 1 for settings that the environment itself has wrong: no cluster can have
+        started with them.
+        """
         try:
             age = own_heartbeat_age_seconds(label)
         except DatabaseError as e:
