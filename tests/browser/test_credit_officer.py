@@ -188,6 +188,8 @@ def confirm_as_second(browser, service, console: str, proposed: list[str]) -> No
     for address in proposed:
         page.goto(address)
         page.get_by_role("button", name="Confirm the decision").click()
+        expect(page.get_by_role("heading", name="What follows")).to_be_visible()
+        page.get_by_role("button", name="Decline").click()
         expect(page.get_by_text("The decision counts now.")).to_be_visible()
     context.close()
 

@@ -22,7 +22,9 @@ from workspaces.models import Member, Role
 ASKED = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
 # The findings about ADVERSE speak for these.
 SUGGESTED = ["CREDIT_SCORE_TOO_LOW", "IDENTITY_MISMATCH", "TAX_PIN_MISMATCH"]
-FIELDS = {**ASKED, "confirmed": "on"}
+# What the page that says what follows sends on
+SEEN = {"confirmed": "on"}
+FIELDS = {**ASKED, **SEEN}
 # The reports have no address.
 UNREACHED = (
     "The decision counts now. No message reaches the person: hand the notice over."
@@ -197,7 +199,7 @@ def test_second_member_confirms_on_the_page(owner, admin, api: Api, report):
     where = {"decision": Decision.objects.get().pk}
     same = admin.messages_after("reports-confirm", **where)
     assert same == ["Another member, with another e-mail address, has to confirm it."]
-    assert owner.messages_after("reports-confirm", **where) == [UNREACHED]
+    assert owner.messages_after("reports-confirm", SEEN, **where) == [UNREACHED]
     decided = owner.page("reports-detail", report=report)
     decided = re.sub(r"<[^>]*>", "", decided.partition('id="decision"')[2])
     maker, second = (one.member.user.email for one in (admin, owner))
@@ -210,6 +212,36 @@ def test_second_member_confirms_on_the_page(owner, admin, api: Api, report):
     assert actions() == ["decision.proposed", "decision.confirmed"]
 
 
+def test_second_member_reads_what_follows_before_confirming_a_decline(
+    owner, admin, api: Api, report
+):
+    demand_second(api)
+    wait(5, api)
+    post(admin, report)
+    where = {"decision": Decision.objects.get().pk}
+
+    html = owner.post("reports-confirm", **where).content.decode()
+
+    assert Decision.objects.get().state == "PENDING"
+    assert "What follows" in html
+    assert "gets a notice with these reasons" in html
+    assert "counts 5 working days after the person has got the notice" in html
+    assert "Adverse information at a credit bureau" in html
+    assert "a second member confirms it" not in html
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', html))
+    owner.messages_after("reports-confirm", fields, **where)
+    assert Decision.objects.get().state == "WAITING"
+
+
+def test_second_member_confirms_an_approval_with_one_click(owner, admin, api, report):
+    demand_second(api, score_to=100)
+    post(admin, report, status="APPROVED", codes=[])
+
+    said = owner.messages_after("reports-confirm", decision=Decision.objects.get().pk)
+
+    assert said == ["The decision counts now. No other case is left for you."]
+
+
 def test_double_click_decides_and_confirms_once(owner, admin, api: Api, report):
     demand_second(api)
     once = ["You had sent this already. It was done once."]
@@ -217,8 +249,8 @@ def test_double_click_decides_and_confirms_once(owner, admin, api: Api, report):
     post(admin, report)
     assert post(admin, report) == once
     where = {"decision": Decision.objects.get().pk}
-    owner.messages_after("reports-confirm", **where)
-    assert owner.messages_after("reports-confirm", **where) == once
+    owner.messages_after("reports-confirm", SEEN, **where)
+    assert owner.messages_after("reports-confirm", SEEN, **where) == once
 
     other = post(owner, report, note="Another note")
     assert other[0].startswith("Nothing was done")

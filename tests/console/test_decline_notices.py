@@ -202,7 +202,7 @@ def test_second_member_reads_that_a_confirmed_decline_waits(owner, api: Api):
     decline(Officer(api), create_report(api))
     where = {"decision": Decision.objects.get().pk}
 
-    said = owner.messages_after("reports-confirm", {}, **where)
+    said = owner.messages_after("reports-confirm", {"confirmed": "on"}, **where)
 
     (text,) = said
     assert text.startswith(

@@ -315,13 +315,17 @@ def test_page_of_a_report_says_why_the_policy_decided(owner, api: Api):
     ) in html
 
 
-def test_member_confirms_what_a_policy_proposes(owner, api: Api):
+def test_member_reads_what_follows_of_a_decline_that_a_policy_proposes(owner, api: Api):
     switch_on(api, DECLINE_HIGH, mode="PROPOSE")
     report = create_ready_report(api, ADVERSE)
     run_policy()
 
     proposed = api.report(report)["proposedDecision"]["id"]
-    said = owner.messages_after("reports-confirm", decision=proposed)
+    html = owner.post("reports-confirm", decision=proposed).content.decode()
+    assert "What follows" in html
+    assert api.report(report)["proposedDecision"]["id"] == proposed
+    seen = {"confirmed": "on"}
+    said = owner.messages_after("reports-confirm", seen, decision=proposed)
     assert said == [UNREACHED]
     html = owner.page("reports-detail", report=report)
     assert "No person has looked at it." not in html

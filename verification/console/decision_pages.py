@@ -34,6 +34,7 @@ from verification.console.words import WORDS, Topic
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
 from verification.decisions.decide import (
+    Consequences,
     NewDecision,
     Obstacle,
     ReportDecisionRefused,
@@ -304,11 +305,16 @@ def decline_context(report: Report, form: DecisionForm) -> dict[str, Any]:
     """Return what the page says that asks whether to decline."""
     new = form.new_decision
     texts = dict(form.fields["codes"].choices)  # type: ignore[attr-defined]
-    follows = verbs.consequences_of(report, new)
     return {
-        "report": report,
         "new": new,
         "reasons": [(code, texts[code]) for code in new.codes],
+        **_follows_context(report, verbs.consequences_of(report, new)),
+    }
+
+
+def _follows_context(report: Report, follows: Consequences) -> dict[str, Any]:
+    return {
+        "report": report,
         "follows": follows,
         "channels": _(" and ").join(
             str(WORDS[Topic.CHANNEL][one]) for one in follows.channels
@@ -347,6 +353,17 @@ def decision_context(
 
 @post_required(Permission.DECIDE_REPORTS)
 def confirm(place: Place, decision: UUID) -> HttpResponse:
+    """Make a proposal count. A decline asks first, on a page that says what follows."""
+    if "confirmed" not in place.request.POST:
+        own = Decision.objects.filter(**place.lookups)
+        proposal = own.select_related("report__workspace").get(pk=decision)
+        report = proposal.report
+        asks = proposal.status == DecisionStatus.DECLINED
+        if asks and not verbs.obstacle_to_confirm(report, proposal, place.member):
+            follows = verbs.consequences_of_confirming(report, proposal)
+            reasons = [(one["code"], reason_text(one)) for one in proposal.reasons]
+            shown = {"reasons": reasons, **_follows_context(report, follows)}
+            return place.render("reports/decline", shown)
     return _answer(place, decision, verbs.confirm, {S.FINAL, S.WAITING})
 
 

@@ -20,7 +20,7 @@ since the page was shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -286,6 +286,15 @@ def consequences_of(report: Report, new: NewDecision) -> Consequences:
     )
 
 
+def consequences_of_confirming(report: Report, proposal: Decision) -> Consequences:
+    """Return what follows if a second member confirms it. It writes nothing."""
+    other_grounds = proposal.not_on_bureau or ""
+    new = NewDecision(
+        proposal.status, proposal.codes or (), not_on_bureau=other_grounds
+    )
+    return replace(consequences_of(report, new), needs_second=False)
+
+
 @transaction.atomic
 def confirm(
     client: Client, decision_id: UUID, member: Member, actor: audit.Actor
@@ -297,17 +306,27 @@ def confirm(
     report, decision = _lock_decision(
         client, decision_id, member, DecisionState.PENDING
     )
-    _require_decidable(report)
-    if not is_second_person(member.user_id, decision.makers):
-        raise ReportDecisionRefused(Obstacle.SAME_PERSON, report.status, decision.pk)
-    if is_outdated(decision):
-        raise ReportDecisionRefused(Obstacle.CHANGED, report.status, decision.pk)
+    if obstacle := obstacle_to_confirm(report, decision, member):
+        raise ReportDecisionRefused(obstacle, report.status, decision.pk)
     at = now()
     decision.second_by, decision.second_by_user = client.actor, member.user_id
     decision.second_at = at
     _count(report, decision, client, at)
     audit.record("decision.confirmed", actor, decision)
     return decision
+
+
+def obstacle_to_confirm(
+    report: Report, proposal: Decision, member: Member
+) -> Obstacle | None:
+    """Return the reason why the member cannot confirm the proposal, or None."""
+    if proposal.state != DecisionState.PENDING:
+        return Obstacle.ANSWERED
+    if obstacle := obstacle_of(report):
+        return obstacle
+    if not is_second_person(member.user_id, proposal.makers):
+        return Obstacle.SAME_PERSON
+    return Obstacle.CHANGED if is_outdated(proposal) else None
 
 
 @transaction.atomic
