@@ -9,6 +9,8 @@ from django.utils.timezone import now
 from monitoring.models import Rule
 from tests.world.clients import Api, person
 from tests.world.rules import store_rule
+from verification.audit_trail.models import UnsealedEvent
+from verification.backoffice.models import AuditEvent
 from verification.batches.models import Batch
 from verification.decisions.models import Decision
 from verification.development.demo import (
@@ -46,6 +48,14 @@ def test_demo_moves_no_rows_of_a_newcomer(newcomer):
     assert (times(mine), Rule.objects.values().get(pk=rule.pk)) == before
     newest = Report.objects.get(pk=mine).created_at
     assert all(report.created_at < newest for report in demo.reports)
+
+
+def test_all_events_of_the_demo_wait_for_their_seals(newcomer):
+    Demo(demo_workspace()).move_into_the_past()
+
+    events = AuditEvent.objects.values_list("pk", flat=True)
+    waiting = UnsealedEvent.objects.values_list("event_id", flat=True)
+    assert set(events) == set(waiting) != set()
 
 
 def test_failed_deliveries_of_the_demo_have_all_their_attempts(newcomer):
