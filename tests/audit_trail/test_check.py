@@ -173,7 +173,8 @@ def test_folder_of_anchors_that_is_gone_is_said_until_accepted(
 
     shutil.rmtree(documents)
     documents.write_text("A file where the folder was")
-    assert faults() == ["The folder of anchors cannot be read (NotADirectoryError)."]
+    away = "NotADirectoryError (Not a directory)"
+    assert faults() == [f"The folder of anchors cannot be read: {away}."]
 
 
 def test_anchor_of_another_key_is_found(events, documents: Path):
@@ -509,3 +510,13 @@ def test_folder_that_is_full_or_away_stops_an_explanation(events, documents: Pat
     documents.write_text("A file where the folder was")
     with pytest.raises(CommandError, match="not writable: Not a directory"):
         explain(text)
+
+
+def test_log_says_why_an_anchor_was_not_written(workspace, documents: Path, log_lines):
+    documents.write_text("A file where the folder is")
+    record(workspace, 1)
+    seal_events()
+
+    messages = [line["message"] for line in log_lines()]
+    why = "NotADirectoryError (Not a directory)"
+    assert f"an anchor was not written: {why}" in messages

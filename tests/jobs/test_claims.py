@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from errno import ENOSPC
 
 import pytest
 from django.db import connection
@@ -60,6 +61,8 @@ def test_sweep_goes_on_after_a_bad_row(db, log_lines):
     ids = jobs(5)
 
     def fails(pk):
+        if pk == ids[1]:
+            raise OSError(ENOSPC, "Wanjiku Kamau", "/wanjiku")
         if pk in ids[:3]:
             raise ValueError("Wanjiku Kamau")
 
@@ -67,6 +70,8 @@ def test_sweep_goes_on_after_a_bad_row(db, log_lines):
     assert sweep_waiting(fails) == waiting_ids() == ids[:3]
     written = [line["message"] for line in log_lines()]
     assert f"jobs.Job {ids[0]} is left for the next run: ValueError" in written
+    full = "OSError (No space left on device)"
+    assert f"jobs.Job {ids[1]} is left for the next run: {full}" in written
     assert "Wanjiku" not in str(log_lines())
 
 

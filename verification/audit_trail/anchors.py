@@ -34,6 +34,7 @@ from verification.db.ids import time_of_id
 from verification.privacy import certificates, journal
 from verification.values.clock import now
 from verification.values.local_time import utc_text
+from verification.web.log import error_name
 
 FOLDER = "audit"
 # The end of the names of files by `accept` and `explain`, which are found without
@@ -85,7 +86,7 @@ def anchor(*, is_new: bool) -> None:
         journal.write_file(_name(at, number), _signed(facts))
     except Exception as e:
         # A bucket raises errors of its own.
-        log.error("an anchor was not written: %s", type(e).__name__)
+        log.error("an anchor was not written: %s", error_name(e))
         return
     write_state(anchored_number=number)
 
@@ -147,7 +148,7 @@ def read_explanations(trusted: Collection[str] = ()) -> dict[str, Explanation]:
         files = list(_read([], ending=f"-{DECLARED}.json"))
     except Exception as e:
         # A bucket raises errors of its own. `check_anchors` makes a fault of it.
-        log.error("explanations were not read: %s", type(e).__name__)
+        log.error("explanations were not read: %s", error_name(e))
         return {}
     trusted = trusted or _trusted_keys(files)
     return {
@@ -172,9 +173,7 @@ def check_anchors(
         signed = list(_read(found))
     except Exception as e:
         # A bucket raises errors of its own.
-        return [
-            f"The folder of anchors cannot be read ({type(e).__name__})."
-        ], Counter()
+        return [f"The folder of anchors cannot be read: {error_name(e)}."], Counter()
     keys = _count_keys(signed)
     trusted = trusted or _trusted_keys(signed)
     for key in sorted(set(keys) - set(trusted)):

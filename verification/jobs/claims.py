@@ -24,6 +24,7 @@ from django.db import connection, transaction
 from django.db.models import Model, QuerySet
 
 from verification.jobs.queue import JobOrName, beat, ensure_job_by
+from verification.web.log import error_name
 
 logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=Model)
@@ -111,7 +112,7 @@ def sweep(due: QuerySet[Any], verb: Callable[[Any], object]) -> None:
             continue
         except Exception as e:
             # The message is left out, because it may hold personal data.
-            name, why = due.model._meta.label, type(e).__name__
+            name, why = due.model._meta.label, error_name(e)
             logger.error("%s %s is left for the next run: %s", name, pk, why)
             _leave_lost_connection()
 

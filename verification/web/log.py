@@ -9,6 +9,7 @@ webhook secrets, addresses and numbers in the lines of other code.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import traceback
 from typing import Any
@@ -93,8 +94,19 @@ def traceback_without_messages(error: BaseException) -> str:
         error = cause
 
 
+def error_name(error: BaseException) -> str:
+    """Return the name of an error's type, with the system's reason if it has one.
+
+    As in `OSError (No space left on device)`: no value of the message is in it.
+    """
+    name = type(error).__qualname__
+    if isinstance(error, OSError) and type(error).__module__ == "builtins":
+        return f"{name} ({os.strerror(error.errno)})" if error.errno else name
+    return name
+
+
 def _describe_error(error: BaseException) -> str:
-    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    name = f"{type(error).__module__}.{error_name(error)}"
     diagnosis = getattr(error, "diag", None)
     known = [
         f"{part}={getattr(diagnosis, part)}"
