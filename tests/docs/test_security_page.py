@@ -7,8 +7,8 @@ from django.conf import settings
 FOLDER = settings.BASE_DIR / "docs" / "engineer"
 LISTED, OTHERS = (FOLDER / "asvs.md").read_text().split("\n## Does not apply\n")
 PAGE = LISTED + OTHERS + (FOLDER / "security.md").read_text()
-ROW = re.compile(r"\| (\d+)\.(\d+)\.(\d+) \| [^|]+ \| [^|]+ \|")
-ROWS = [line for line in LISTED.splitlines() if re.match(r"\| \d", line)]
+ROW = re.compile(r"- (\d+)\.(\d+)\.(\d+) [^:]+: .+")
+ROWS = [line for line in LISTED.splitlines() if re.match(r"\W*\d+\.\d", line)]
 # Only `docs/go-live.md` or `tests/web/test_pages.py::test_x` stands in the ticks.
 NAMED = re.compile(r"`([\w./-]+\.(?:html|js|lock|md|py|yaml))(?:::(\w+))?`")
 # The number of requirements of levels 1 and 2 in each chapter of ASVS 5.0.0, from V1.
