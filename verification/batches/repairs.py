@@ -1,4 +1,4 @@
-"""Numbers that a spreadsheet has damaged, put right where there is no doubt."""
+"""Numbers that a spreadsheet or a typist has changed, put right without a doubt."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ DECIMALS = re.compile(r"([0-9][0-9.,' ]*)[.,]00?")
 GROUPED = re.compile(
     r"(?![0-9]+\.[0-9]+$)[0-9]{1,3}(?:([., '])[0-9]{3})(?:\1[0-9]{3})*"
 )
+# Days in digits are no numbers with hyphens: 1990-03-27, 27-3-1990.
+DAY = re.compile(r"[0-9]{1,4}-[0-9]{1,2}-[0-9]{1,4}")
 # A number that lacks more has probably lost something else.
 MOST_ZEROS = 3
 
@@ -52,4 +54,6 @@ def _repairs(text: str) -> list[str]:
     whole = cut[1] if cut else typed
     grouped = GROUPED.fullmatch(whole)
     ungrouped = whole.replace(grouped[1], "") if grouped else whole
-    return [typed, whole, ungrouped, ungrouped.replace(" ", "")]
+    spaceless = ungrouped.replace(" ", "")
+    joined = spaceless if DAY.fullmatch(spaceless) else spaceless.replace("-", "")
+    return [typed, whole, ungrouped, spaceless, joined]

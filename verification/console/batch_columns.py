@@ -27,10 +27,16 @@ from verification.console.base import Text
 from verification.console.batch_rows import (
     FULL_NAME,
     LANGUAGES,
-    is_phone,
     read_cell,
 )
-from verification.console.orders import Choice, Input, Offer, Values, inputs_of
+from verification.console.orders import (
+    Choice,
+    Input,
+    Offer,
+    Values,
+    inputs_of,
+    is_phone,
+)
 from verification.db.encryption import keyed_hash
 from verification.reports.models import SUBJECT_LABELS
 from verification.values.clock import now

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
 
 from verification.batches.cells import Cell, Kind, Line, Sheet
 from verification.batches.headings import fold, is_footer, is_name
-from verification.batches.repairs import repair_number, repair_phone
 from verification.console.base import Text
 from verification.console.orders import (
     CONTACTS,
@@ -30,10 +28,9 @@ from verification.console.orders import (
     Offer,
     Values,
     inputs_of,
+    repair,
 )
 from verification.reports.models import IDENTIFIERS
-from verification.values import formats
-from verification.values.identifiers import shape_of
 
 LANGUAGES = ("en", "sw")
 FULL_NAME = "subject-fullName"
@@ -58,8 +55,6 @@ SERIAL_DAY = re.compile(r"([1-5]\d{4})(?:\.0+)?")
 SERIAL_ZERO = date(1899, 12, 30)
 # A long number that a spreadsheet has shortened, such as 2.54712E+11
 SHORTENED = re.compile(r"\d([.,]\d+)?E\+?\d+", re.IGNORECASE)
-# A Kenyan mobile number that a spreadsheet took for a number
-MOBILE_WITHOUT_ZERO = re.compile(r"[17]\d{8}")
 YES, NO = {"yes", "y", "true", "1", "ndiyo", "on"}, {"no", "n", "false", "0", "hapana"}
 
 FORMULA = _("This is a formula. Put its value here")
@@ -172,7 +167,7 @@ def _read_row(
         if fault:
             row.values[name], row.faults[name] = "", fault
             continue
-        right = _repair(text, inputs[name], choice)
+        right = repair(text, inputs[name], choice)
         if right != text or _is_serial(cell, inputs[name]):
             row.repairs[number] = right
         if name == FULL_NAME:
@@ -214,26 +209,6 @@ def read_cell(cell: Cell, one: Input, choice: Choice) -> tuple[str, Text]:
     if one.kind == "COUNTRY":
         return text.upper(), ""
     return text, ""
-
-
-def _repair(text: str, one: Input, choice: Choice) -> str:
-    """Return the number that a spreadsheet has damaged; other texts as they are."""
-    if one.kind == "PHONE":
-        text = repair_phone(text, partial(is_phone, choice))
-        is_short = choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text)
-        return f"0{text}" if is_short else text
-    shape = shape_of(one.path[-1], choice.country) if one.kind == "TEXT" else None
-    return repair_number(text, shape) if shape else text
-
-
-def is_phone(choice: Choice, text: str) -> bool:
-    """Return whether the text is a phone number, as the form or a file takes it."""
-    if choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text):
-        return True
-    for read in (formats.kenyan_mobile, formats.phone):
-        with suppress(ValueError):
-            return bool(read(text))
-    return False
 
 
 def _is_serial(cell: Cell, one: Input) -> bool:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.accounts.sessions import has_provider_factor
 from verification.backoffice import audit
+from verification.batches.repairs import repair_number
 from verification.console.base import (
     Place,
     Refusals,
@@ -73,7 +74,7 @@ class CompanyForm(forms.Form):
     company_name = name_field(_("Legal name"), help_text=_("As on the certificate"))
     trading_name = trading_name_field()
     registration_number = text_field(_("Registration number"), 64)
-    kra_pin = text_field(_("KRA PIN"), 11, help_text=_("Such as P051234567X"))
+    kra_pin = text_field(_("KRA PIN"), 20, help_text=_("Such as P051234567X"))
     country = forms.ChoiceField(
         label=_("Country"), choices=countries, widget=LongSelect, initial="KE"
     )
@@ -95,7 +96,7 @@ class CompanyForm(forms.Form):
     )
 
     def clean_kra_pin(self) -> str:
-        pin = re.sub(r"\s", "", self.cleaned_data["kra_pin"]).upper()
+        pin = repair_number(self.cleaned_data["kra_pin"], KRA_PIN).upper()
         if not KRA_PIN.fits(pin):
             raise forms.ValidationError(
                 _("Enter a letter, nine digits and a letter, such as P051234567X")

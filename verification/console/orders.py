@@ -8,10 +8,13 @@ Nothing here knows a page. A form, and each row of a file, has texts by the name
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +23,7 @@ from django.db.models import QuerySet, prefetch_related_objects
 from django.utils.translation import gettext_lazy as _
 
 from verification import links
+from verification.batches.repairs import repair_number, repair_phone
 from verification.checks.models import (
     CheckDefinition,
     CheckPackage,
@@ -81,6 +85,7 @@ from verification.reports.status import (
 from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.clock import now
+from verification.values.identifiers import shape_of
 from verification.values.local_time import NAIROBI
 from verification.web.pages import INVALID_EMAIL, REQUIRED_ERROR
 from workspaces.models import Client
@@ -94,6 +99,8 @@ SAME_SUBJECT = timedelta(days=1)
 MOST_OTHERS = 3
 MOMENT_FORMAT = "%Y-%m-%dT%H:%M"
 ON = "on"
+# A Kenyan mobile number that a spreadsheet took for a number
+MOBILE_WITHOUT_ZERO = re.compile(r"[17]\d{8}")
 # Members of a subject to which we write
 CONTACTS = ("email", "phone")
 
@@ -337,7 +344,8 @@ def build_item(choice: Choice, values: Values, offer: Offer) -> Item:
     if choice.payment_mode == PaymentMode.THIRD_PARTY:
         item["payer"] = {}
     for one in inputs_of(choice, offer):
-        value = _parse(one, values.get(one.name, "").strip())
+        text = repair(values.get(one.name, "").strip(), one, choice)
+        value = _parse(one, text)
         if value is not None:
             *way, last = one.path
             place = item.setdefault(way[0], {}) if way else item
@@ -346,6 +354,26 @@ def build_item(choice: Choice, values: Values, offer: Offer) -> Item:
         # A ticked box is the default. Left out, it never reuses reserved numbers.
         del item["reuse"]
     return item
+
+
+def repair(text: str, one: Input, choice: Choice) -> str:
+    """Put a number right that was damaged or typed with spaces; leave other texts."""
+    if one.kind == "PHONE":
+        text = repair_phone(text, partial(is_phone, choice))
+        is_short = choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text)
+        return f"0{text}" if is_short else text
+    shape = shape_of(one.path[-1], choice.country) if one.kind == "TEXT" else None
+    return repair_number(text, shape) if shape else text
+
+
+def is_phone(choice: Choice, text: str) -> bool:
+    """Return whether the text is a phone number, as the form or a file takes it."""
+    if choice.country == "KE" and MOBILE_WITHOUT_ZERO.fullmatch(text):
+        return True
+    for read in (formats.kenyan_mobile, formats.phone):
+        with suppress(ValueError):
+            return bool(read(text))
+    return False
 
 
 def _parse(one: Input, text: str) -> Any:
