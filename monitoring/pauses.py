@@ -6,13 +6,22 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.urls import reverse
 
-from monitoring.models import PauseReason, Rule, RuleStatus, lock_rule, locked_rules
+from monitoring.models import (
+    PauseReason,
+    Rule,
+    RuleStatus,
+    Run,
+    lock_rule,
+    locked_rules,
+)
 from monitoring.rules import find_run_obstacle, price_of, read_new_attestation
 from verification.checks.packages import package_of
-from verification.db.ids import uuid7
+from verification.db.ids import number_of_id, uuid7
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Kind
@@ -271,8 +280,30 @@ def _notify_members(workspace_id: UUID, environment: str, reason: PauseReason) -
             "environment": environment,
             "reason": reason.value,
             "count": len(rules),
-            # Names and references would outlive the erasure of the subject.
-            "rules": [str(pk) for pk in rules[:MAX_NAMED_RULES]],
+            "rules": _lines(rules[:MAX_NAMED_RULES], workspace_id, environment),
             "more": max(0, len(rules) - MAX_NAMED_RULES),
         },
     )
+
+
+def _lines(rule_ids: Sequence[UUID], workspace_id: UUID, environment: str) -> list[str]:
+    """Return the number of each rule's last report, with the rule's page.
+
+    Names and references would outlive the erasure of the subject.
+    """
+    runs = Run.objects.filter(rule__in=rule_ids).order_by("rule", "number")
+    last = dict(runs.values_list("rule", "report"))
+    place = {"workspace": workspace_id, "environment": environment}
+    pages = {
+        pk: reverse("console:monitoring-rule", kwargs={**place, "rule": pk})
+        for pk in rule_ids
+    }
+    return [
+        " ".join(
+            [
+                *([f"{number_of_id('R', last[pk])}:"] if pk in last else []),
+                f"{settings.BASE_URL}{pages[pk]}",
+            ]
+        )
+        for pk in rule_ids
+    ]

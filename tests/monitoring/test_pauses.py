@@ -2,6 +2,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core import mail
 from django.utils.timezone import now
 
@@ -26,6 +27,7 @@ from verification.consents.subject_decisions import Evidence, grant
 from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
+from verification.notifications.templates import write_email
 from verification.privacy.withdrawals import withdraw
 from verification.reports.models import Report
 from verification.values.local_time import utc_text
@@ -161,6 +163,19 @@ def test_withdrawal_cancels_and_refunds_current_runs(
     assert report["checkResults"][0]["status"] == "CANCELLED"
     kinds = [(kind, amount) for kind, amount, _ in movements(api)]
     assert kinds.count(("CHARGE", -50)) == kinds.count(("REVERSAL", 50))
+
+
+def test_message_names_rules_by_their_last_report_and_page(api: Api):
+    create_rule(api, "IDENTITY")
+    never_run = store_rule(api)
+    withdrawn(api)
+
+    run = Run.objects.select_related("report").get()
+    pages = f"{settings.BASE_URL}/console/{api.workspace.pk}/sandbox/monitoring"
+    (message,) = told()
+    text = write_email(message).text
+    assert f"    {run.report.number}: {pages}/{run.rule_id}\n" in text
+    assert f"    {pages}/{never_run.pk}\n" in text
 
 
 def test_rule_needs_a_new_consent_after_a_withdrawal(api: Api):

@@ -83,7 +83,7 @@ PAUSED = {
     "environment": "production",
     "reason": "INSUFFICIENT_BALANCE",
     "count": 12,
-    "rules": ["019a5b2c-a1b2-7c3d-9e4f-5a6b7c8d9e0f (loan-4711)"] * 10,
+    "rules": ["R-0123-4567-89AB: https://verify.test/console/monitoring/1"] * 10,
     "more": 2,
 }
 LINK_WANTED = {
