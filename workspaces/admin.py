@@ -58,7 +58,7 @@ class BrandAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace"]
     ordering = ["-updated_at"]
     search_ids = ("workspace_id",)
-    search_exact = ("workspace__name__iexact",)
+    search_parts = ("workspace__name",)
     fields = [
         "workspace",
         "reviewed_name",
@@ -146,7 +146,7 @@ class AccountAdmin(BackofficeAdmin):
     list_filter = [LowBalanceFilter, "environment", "billing"]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
-    search_exact = ("workspace__name__iexact",)
+    search_parts = ("workspace__name",)
     change_list_template = SEARCHED_LIST_TEMPLATE
     fields = [
         "id",
@@ -367,7 +367,8 @@ class ApiKeyAdmin(BackofficeAdmin):
     list_filter = ["environment", ("revoked_at", admin.EmptyFieldListFilter)]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
-    search_exact = ("last_characters", "workspace__name__iexact")
+    search_exact = ("last_characters",)
+    search_parts = ("workspace__name",)
     change_list_template = SEARCHED_LIST_TEMPLATE
     raw_id_fields = ["workspace"]
     limits = ["creates_per_minute", "requests_per_minute"]

@@ -437,6 +437,16 @@ def test_list_of_waiting_applications_is_exact(owner, stranger, office):
     assert NAME in read_page(office, list_url(Application))
 
 
+def test_application_is_found_by_a_part_of_the_company_name(owner, stranger, office):
+    acacia = submitted(owner.member)
+    other = draft(stranger.member)
+    Application.objects.filter(pk=other.pk).update(company_name="Baobab Traders")
+
+    for typed in (NAME[1:5].upper(), NAME.split()[0], str(acacia.workspace_id)):
+        found = listed_ids(office, Application, q=typed)
+        assert found == {str(acacia.pk)}, typed
+
+
 def other_account_of(user: User) -> User:
     named = reviewer("by-day")
     named.email = user.email.upper()

@@ -87,8 +87,9 @@ class BackofficeAdmin(ModelAdmin):
     """A page that deletes nothing and writes only the fields that a form changed.
 
     The search compares `search_ids` with a whole UUID, and `search_exact` with the
-    whole text; `number_letter` begins the number that a row has on paper, and
-    `other_numbers` are those of rows that belong to it.
+    whole text; `search_parts` may hold it anywhere, and are for the names of customers,
+    whose tables are small. `number_letter` begins the number that a row has on paper,
+    and `other_numbers` are those of rows that belong to it.
     `also_written` names fields that a form sets besides its own. `confirm` maps an
     action to the text of the page that asks before it, and `offers` the permission of
     an action to what a row needs to show it. `own_pages` maps the address of a page
@@ -98,6 +99,7 @@ class BackofficeAdmin(ModelAdmin):
 
     search_ids: tuple[str, ...] = ("id",)
     search_exact: tuple[str, ...] = ()
+    search_parts: tuple[str, ...] = ()
     number_letter = ""
     other_numbers: OtherNumbers | None = None
     also_written: tuple[str, ...] = ()
@@ -232,7 +234,7 @@ class BackofficeAdmin(ModelAdmin):
         return offered and allowed and "\0" not in str(value)
 
     def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
-        return (*self.search_ids, *self.search_exact)
+        return (*self.search_ids, *self.search_exact, *self.search_parts)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet, search_term: str
@@ -256,6 +258,8 @@ class BackofficeAdmin(ModelAdmin):
             found |= Q(**{name: term})
         for name in self.search_exact:
             found |= Q(**{name: term})
+        for name in self.search_parts:
+            found |= Q(**{f"{name}__icontains": term})
         return queryset.filter(found), False
 
     def response_action(

@@ -77,7 +77,7 @@ class ApplicationAdmin(GoLiveAdmin):
     list_filter = [WaitingFilter, "status"]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
-    search_exact = ("company_name__iexact",)
+    search_parts = ("company_name",)
     change_form_template = "admin/golive.html"
     audits_opening = True
     # A waiting application has a report: `what_is_submitted_names_who_and_its_report`.
@@ -181,7 +181,7 @@ class NameChangeAdmin(GoLiveAdmin):
     list_filter = ["status"]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
-    search_exact = ("legal_name__iexact", "trading_name__iexact")
+    search_parts = ("legal_name", "trading_name")
     fields = [
         "workspace",
         "shown_now",

@@ -50,7 +50,7 @@ class WorkspaceAdmin(RevealingAdmin):
 
     list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
     list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
-    search_exact = ("name__iexact",)
+    search_parts = ("name",)
     change_list_template = SEARCHED_LIST_TEMPLATE
     change_form_template = "admin/workspace.html"
     audits_opening = True
