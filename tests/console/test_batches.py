@@ -349,6 +349,7 @@ def test_phone_number_is_known_as_spreadsheets_write_it(admin):
 def test_damaged_number_is_put_right_and_shown(sender):
     for damaged in (
         *["31234561.0", "'31234561", "31,234,561", "31,234,561.00", "31 234 561"],
+        "31-234-561",
         "3123\u200b4561",
     ):
         row = ["Wanjiku Kamau", damaged]
@@ -872,7 +873,7 @@ def test_all_who_have_not_answered_are_reminded_once_a_day(admin):
 
     page = sender.visitor.http.post(url, follow=True).content.decode()
 
-    assert "New links sent: 1." in page
+    assert "New links being sent: 1." in page
     assert "a link or a reminder from the last day: 1." in page
     assert "no address that we can use: 1." in page
     generations = dict(Consent.objects.values_list("report", "generation"))
@@ -880,7 +881,7 @@ def test_all_who_have_not_answered_are_reminded_once_a_day(admin):
     assert Notification.objects.filter(report_id=asked).count() == 2
     assert AuditEvent.objects.filter(action="report.consent-resent").count() == 1
     page = sender.visitor.http.post(url, follow=True).content.decode()
-    assert "New links sent: 0." in page
+    assert "New links being sent: 0." in page
     Consent.objects.update(link_made_at=now())
     page = sender.visitor.page("reports-batch", batch=batch.pk)
     assert "Each has a link or a reminder from the last day." in page
@@ -1026,7 +1027,7 @@ def test_reminders_beyond_the_time_of_a_request_are_left_for_the_next(
 
     page = sender.visitor.http.post(url, follow=True).content.decode()
 
-    assert "New links sent: 0." in page
+    assert "New links being sent: 0." in page
     assert "send again to go on: 2." in page
 
 

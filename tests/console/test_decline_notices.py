@@ -133,7 +133,9 @@ def test_notice_is_sent_again_after_a_minute(owner, api: Api, officer: Officer):
     where = {"notice": AdverseNotice.objects.get().pk}
 
     said = owner.messages_after("notices-resend", {}, **where)
-    assert said == ["The notice was sent within the last minute."]
+    assert said == [
+        "A message with the notice is less than a minute old. Try again in a minute."
+    ]
     AdverseNotice.objects.update(messaged_at="2026-01-01T00:00Z")
     assert owner.messages_after("notices-resend", {}, **where) == [
         "The notice is on its way."

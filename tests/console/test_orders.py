@@ -847,13 +847,30 @@ def test_new_link_of_a_subject_without_an_address_is_handed_over(owner, api: Api
     assert "/c/" in owner.page("reports-detail", report=made)
 
 
+def test_numbers_are_put_right_in_the_form_as_in_files(officer):
+    for typed in ("31 234 561", "31-234-561", "3123 4561", " 31234561 ", "31,234,561"):
+        page = officer.quote(**{**WANJIKU, "subject-idNumber": typed}, **attested())
+
+        assert "Enter the number as on the ID card" not in page, typed
+        officer.press("order")
+        made = Report.objects.latest("created_at").subject["idNumber"]
+        assert made == "31234561", typed
+
+
+def test_day_in_the_field_of_an_id_number_is_refused(officer):
+    for typed in ("1990-03-27", "27-3-1990", "1990-3-7"):
+        page = officer.quote(**{**WANJIKU, "subject-idNumber": typed}, **attested())
+
+        assert "Enter the number as on the ID card" in page, typed
+
+
 def test_links_are_sent_again_once_a_minute(owner, api: Api):
     made = create_report_with_status(api, "PENDING_CONSENT")
     report = Report.objects.get(pk=made)
     report.subject = {**report.subject, "email": "wanjiku@kamau.test"}
     report.save()
     assert owner.messages_after("reports-consent-link", report=made) == [
-        "A link was sent less than a minute ago."
+        "A link was made less than a minute ago. Try again in a minute."
     ]
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
 

@@ -221,7 +221,7 @@ def test_links_are_sent_again_to_those_who_wait(officer, api):
     html = said(choose(officer, "resend", waiting, ready))
 
     assert "No link can be sent now." in html
-    assert "1 link is sent again." in html
+    assert "1 new link is being sent." in html
     assert AuditEvent.objects.filter(action="report.consent-resent").exists()
 
 

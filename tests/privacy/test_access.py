@@ -513,7 +513,7 @@ def test_member_sends_a_link_from_the_console(api: Api, report: Report):
     assert shown == ["The subject gets a link to their data."]
     assert AuditEvent.objects.filter(action="report.data-link-sent").exists()
     shown = owner.messages_after("reports-data-link", report=report.pk)
-    assert shown == ["A link was sent less than a minute ago."]
+    assert shown == ["A link was made less than a minute ago. Try again in a minute."]
 
 
 def test_staff_send_a_link(attested: Report, superuser: Any):

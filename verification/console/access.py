@@ -239,7 +239,7 @@ def list_members(place: Place) -> HttpResponse:
     form = InvitationForm(place.posted, choices={"role": roles})
     if form.is_valid() and _invite(place, form):
         return place.to(
-            "members", success=_("The invitation is sent. It works for a week.")
+            "members", success=_("The invitation is being sent. It works for a week.")
         )
     waiting = members.open_invitations().filter(workspace=place.workspace)
     shown = {

@@ -687,7 +687,7 @@ def remind(place: Place, batch: UUID) -> HttpResponse:
     place.require_rate(REMINDERS_PER_MINUTE, f"reminders:{place.workspace.pk}")
     counts = remind_all(place, found.report_ids)
     texts: list[Text] = [
-        format_lazy(_("New links sent: {count}."), count=counts[Outcome.SENT])
+        format_lazy(_("New links being sent: {count}."), count=counts[Outcome.SENT])
     ]
     texts += [
         f"{text}: {counts[outcome]}." for outcome, text in UNSENT if counts[outcome]

@@ -64,7 +64,9 @@ class HandOverForm(forms.Form):
 
 REFUSALS: Refusals = {
     NoticeRefused: lambda e: _(e.obstacle),
-    ResendTooSoon: _("The notice was sent within the last minute."),
+    ResendTooSoon: _(
+        "A message with the notice is less than a minute old. Try again in a minute."
+    ),
 }
 
 

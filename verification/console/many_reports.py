@@ -236,7 +236,9 @@ def _resend(chosen: Chosen) -> HttpResponse:
 
     def done(count: int) -> str:
         text = ngettext(
-            "%(count)s link is sent again.", "%(count)s links are sent again.", count
+            "%(count)s new link is being sent.",
+            "%(count)s new links are being sent.",
+            count,
         )
         return text % {"count": count}
 

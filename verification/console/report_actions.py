@@ -104,7 +104,7 @@ REFUSALS: Refusals = {
     NotRetryable: NOT_RETRYABLE,
     QuoteChanged: _("The price has changed, so nothing was done. Look again."),
     CancellationChanged: _("It has changed since you looked. Look again."),
-    ResendTooSoon: _("A link was sent less than a minute ago."),
+    ResendTooSoon: _("A link was made less than a minute ago. Try again in a minute."),
 }
 
 

@@ -111,7 +111,7 @@ FAILURES = {
 }
 NOT_SENT: Refusals = {
     AccessNotSendable: lambda e: NO_DATA_LINK[e.why],
-    ResendTooSoon: _("A link was sent less than a minute ago."),
+    ResendTooSoon: _("A link was made less than a minute ago. Try again in a minute."),
 }
 
 

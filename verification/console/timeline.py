@@ -33,7 +33,7 @@ HAPPENED: dict[str, State] = {
     ),
     "payer asks for a new link": State(_("The payer asked for a new link"), "", "send"),
     "link to own data sent": State(
-        _("A link to their data was sent to the subject"), "", "send"
+        _("A link to their data was made for the subject"), "", "send"
     ),
     "paid": State(_("Paid"), "is-ok", "hand-coins"),
     "payment expired": State(_("Not paid in time"), "is-bad", "alarm-clock"),
