@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import connection
+from django.db import OperationalError, close_old_connections, connection
 
 from tests.configuration.test_refusals_to_start import database_url
 from tests.upgrades.migrations import AddMigration
@@ -18,6 +18,7 @@ from tests.upgrades.migrations import add_migration as add_migration
 from tests.upgrades.migrations import take_back as take_back
 from tests.world.waiting import until
 from verification.backups.management.commands import migrate
+from verification.backups.models import Backup
 from verification.jobs.queue import TRY_LOCK
 
 pytestmark = [pytest.mark.usefixtures("take_back"), pytest.mark.slow]
@@ -212,3 +213,64 @@ def test_limits_end_with_the_migration() -> None:
     call_command("migrate", verbosity=0)
 
     assert (value("SHOW lock_timeout"), value("SHOW statement_timeout")) == before
+
+
+OTHER_TYPE = (
+    "migrations.AlterField('backup', 'seconds', "
+    "models.DecimalField(max_digits=20, decimal_places=6))"
+)
+
+
+def test_web_servers_get_new_sessions_after_the_type_of_a_column_changed(
+    add_migration: AddMigration,
+) -> None:
+    web, jobs = connect(), connect()
+    with web, jobs:
+        web.execute("SET application_name = 'verification web'")
+        jobs.execute("SET application_name = 'verification jobs'")
+        add_migration("0009_column", COLUMN)
+        call_command("migrate", verbosity=0)
+        web.execute("SELECT 1")
+
+        add_migration("0010_type", OTHER_TYPE)
+        call_command("migrate", verbosity=0)
+
+        jobs.execute("SELECT 1")
+        with pytest.raises(psycopg.OperationalError):
+            web.execute("SELECT 1")
+
+
+def test_web_server_that_is_busy_is_named_after_the_type_of_a_column_changed(
+    add_migration: AddMigration,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(migrate, "SESSIONS_SECONDS", 0.5)
+    with connect() as web:
+        web.execute("SET application_name = 'verification web'")
+        web.execute("BEGIN")
+        add_migration("0009_type", OTHER_TYPE)
+        call_command("migrate", verbosity=0)
+
+        assert "1 sessions of web servers may fail now" in capsys.readouterr().err
+        web.execute("SELECT 1")
+
+
+def test_prepared_statement_of_before_a_changed_type_fails_once(
+    add_migration: AddMigration,
+) -> None:
+    def read() -> list[Any]:
+        return list(Backup.objects.values_list("seconds"))
+
+    for _ in range(10):
+        read()
+    with connect() as other:
+        other.execute("ALTER TABLE backups_backup ALTER seconds TYPE numeric")
+
+    with pytest.raises(OperationalError):
+        read()
+    # As at the start of the next request
+    close_old_connections()
+    assert read() == []
+    with connect() as other:
+        other.execute("ALTER TABLE backups_backup ALTER seconds TYPE float8")

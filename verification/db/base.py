@@ -54,6 +54,8 @@ SESSION_SETTINGS = {
 # The server has become a standby, or has ended a transaction that was idle or too long.
 # PostgreSQL counts these among the errors of the program.
 LOST_SESSION = {"25006", "25P03", "25P04"}
+# A migration has changed the type of a column that a prepared statement reads.
+OUTDATED_PLAN = "cached plan must not change result type"
 DISK_FULL = "53100"
 # A server that has no room for a file that each new session writes refuses connections,
 # which come without an SQLSTATE.
@@ -179,7 +181,7 @@ class _ErrorWrapper(DatabaseErrorWrapper):
         if _is_disk_full(exc_value):
             self._say_disk_is_full()
         is_lost = getattr(exc_value, "sqlstate", None) in LOST_SESSION
-        if is_lost and self.wrapper.connection:
+        if (is_lost or OUTDATED_PLAN in str(exc_value)) and self.wrapper.connection:
             self.wrapper.errors_occurred = True
             # `is_usable` sees it, and Django opens another one.
             self.wrapper.connection.close()

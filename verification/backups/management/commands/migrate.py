@@ -4,17 +4,21 @@ A statement that waits for a lock on a table makes all later statements on this 
 wait behind it. So one that changes a table gives up after LOCK_SECONDS, its migration
 is rolled back, and `migrate` tries again. It also tries again after a deadlock: the
 build of an index waits for transactions, and one of them may wait for the build.
+
+After the type of a column has changed, PostgreSQL refuses the statements that a session
+has prepared before, and a web server of version 1.0 would fail until its restart. So
+`migrate` ends idle sessions of web servers, which then open new ones.
 """
 
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
-from django.db import OperationalError, connection
+from django.db import OperationalError, ProgrammingError, connection
 from psycopg import sql
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
@@ -42,9 +46,63 @@ SELECT pid, extract(epoch FROM now() - xact_start)::int FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
 ORDER BY xact_start LIMIT 1
 """
+COLUMN_TYPES = """
+SELECT attrelid, attnum, atttypid, atttypmod
+FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
+    AND attnum > 0 AND NOT attisdropped
+"""
+# Within a request a session is idle for a shorter time.
+OUTDATED_SESSIONS = """
+SELECT pid, state = 'idle'
+    AND state_change < clock_timestamp() - interval '100 milliseconds'
+FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'verification web'
+    AND pid = ANY (%s)
+"""
+WEB_SESSIONS = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'verification web'
+"""
+SESSIONS_SECONDS = 10
 
 
 class Command(migrate.Command):
+    _types: dict[tuple[int, int], list[int]]
+
+    def migration_progress_callback(
+        self, action: str, migration: Any = None, fake: bool = False
+    ) -> None:
+        super().migration_progress_callback(action, migration, fake)
+        if action in ("apply_start", "unapply_start"):
+            self._types = _column_types()
+        elif action in ("apply_success", "unapply_success"):
+            now = _column_types()
+            if any(
+                now.get(column, kind) != kind for column, kind in self._types.items()
+            ):
+                self._end_web_sessions()
+
+    def _end_web_sessions(self) -> None:
+        stop_at = time.monotonic() + SESSIONS_SECONDS
+        with connection.cursor() as cursor:
+            cursor.execute(WEB_SESSIONS)
+            pids = [pid for (pid,) in cursor.fetchall()]
+            while pids and time.monotonic() < stop_at:
+                cursor.execute(OUTDATED_SESSIONS, [pids])
+                sessions = cursor.fetchall()
+                pids = [pid for pid, _ in sessions]
+                for pid in (pid for pid, is_idle in sessions if is_idle):
+                    # Without the right to it the advice below follows.
+                    with suppress(ProgrammingError):
+                        cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+                time.sleep(0.05)
+        if pids:
+            self.stderr.write(
+                f"{len(pids)} sessions of web servers may fail now, because the type of"
+                " a column has changed: restart these web servers soon."
+            )
+
     def handle(self, *args: Any, **options: Any) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         startup.require_no_later_schema()
@@ -109,6 +167,12 @@ def _drop_unfinished_indexes() -> None:
         for (name,) in cursor.fetchall():
             drop = "DROP INDEX CONCURRENTLY IF EXISTS {}"
             cursor.execute(sql.SQL(drop).format(sql.Identifier(name)))
+
+
+def _column_types() -> dict[tuple[int, int], list[int]]:
+    with connection.cursor() as cursor:
+        cursor.execute(COLUMN_TYPES)
+        return {(table, column): kind for table, column, *kind in cursor.fetchall()}
 
 
 def _oldest() -> str:
