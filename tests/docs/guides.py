@@ -17,7 +17,7 @@ PRINTED_BY_TABS = {
     "docs/client/quickstart.md": "READY LOW\n",
     "docs/client/errors.md": "400 validation-failed",
     "docs/client/sandbox.md": "READY\nCONSENT_EXPIRY\n",
-    "docs/client/reports.md": "\n200",
+    "docs/client/reports.md": "loan-applicant ",
     "docs/client/monitoring.md": "".join(f"{month} READY\n" for month in range(12)),
     "docs/client/webhooks.md": "webhook.test\n",
     "docs/client/consent.md": "PENDING\n",

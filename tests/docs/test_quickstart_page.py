@@ -3,7 +3,6 @@
 The tests of the clients run the tabs in Python and TypeScript.
 """
 
-import json
 import re
 from pathlib import Path
 
@@ -21,30 +20,22 @@ QUICK_START, ERRORS, SANDBOX, CONSENT, PAYMENTS, GOING_LIVE, DECISIONS, PRIVACY 
 
 
 def test_commands_work_as_copied(service: Service, tmp_path: Path):
-    order, read, pdf, subjects, wrong = QUICK_START
+    order, read, pdf, wrong = QUICK_START
     key = create_test_key(service)
 
     created = run_command(order, service, KEY=key)
     report_id = created["reports"][0]["id"]
-    other = order.replace("90000000", "90000003")
-    adverse = run_command(other, service, KEY=key)["reports"][0]["id"]
     report = run_command(read, service, KEY=key, REPORT_ID=report_id)
-    listed = run_command(subjects, service, KEY=key)
     problem = run_command(wrong, service, KEY=key)
     saved = pdf.replace("report.pdf", str(tmp_path / "report.pdf"))
     run_command(saved, service, KEY=key, REPORT_ID=report_id)
 
-    assert report["id"] == report_id != adverse
-    assert any("90000003" in str(row) for row in listed["content"])
+    assert report["id"] == report_id
     assert (problem["status"], problem["code"]) == (400, "validation-failed")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
-    refused, twice = ERRORS
+    (refused,) = ERRORS
     (error,) = run_command(refused, service, KEY=key)["errors"]
     assert error["pointer"] == "#/reports/0/subject/idNumber"
-    run_command(twice, service, tmp_path, KEY=key)
-    first, again = ((tmp_path / f"answer-{n}.json").read_text() for n in (1, 2))
-    assert json.loads(first)["reports"][0]["id"]
-    assert first == again
 
 
 def test_commands_of_the_sandbox_act_and_skip(service: Service):

@@ -29,7 +29,6 @@ from webhooks.sender import sign
 
 PAGE = (settings.BASE_DIR / "docs" / "client" / "webhooks.md").read_text()
 LABELS = re.findall(r"^\| `([a-z.]+)` \| ([^|]+) \|$", PAGE, re.MULTILINE)
-(SHOWN,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 RECEIVER = endless_sample("docs/client/webhooks.md", "python", "serve_forever")
 RENDERED = [
@@ -92,9 +91,8 @@ def test_sent_event_has_the_documented_shape(raised: dict[str, Event], name: str
     assert read.model_dump(mode="json", by_alias=True) == sent
 
 
-def test_page_lists_all_events_and_shows_an_example_of_the_document():
+def test_page_lists_all_events():
     assert Event.Name.choices == LABELS
-    assert json.loads(SHOWN) == EXAMPLES["report.ready"]
 
 
 def test_rules_of_the_page_match_the_code():
@@ -180,7 +178,7 @@ def test_receiver_is_as_short_as_the_page_says():
 
 
 def test_commands_of_the_page_work(service: Service):
-    configure, test, look, redeliver, recover, pull = COMMANDS
+    configure, test, pull = COMMANDS
     key = create_test_key(service)
     service.start_web()
 
@@ -191,9 +189,5 @@ def test_commands_of_the_page_work(service: Service):
     )
     sent = run_command(test, service, KEY=key)
     assert sent["event"] == "webhook.test"
-    assert run_command(look, service, KEY=key)["size"] == 20
-    again = run_command(redeliver, service, KEY=key, DELIVERY_ID=sent["id"])
-    assert again["id"] == sent["id"]
-    assert run_command(recover, service, KEY=key).keys() == {"count"}
     (pulled,) = run_command(pull, service, KEY=key)["content"]
     assert pulled["id"] == sent["id"]
