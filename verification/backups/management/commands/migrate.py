@@ -5,9 +5,9 @@ wait behind it. So one that changes a table gives up after LOCK_SECONDS, its mig
 is rolled back, and `migrate` tries again. It also tries again after a deadlock: the
 build of an index waits for transactions, and one of them may wait for the build.
 
-After the type of a column has changed, PostgreSQL refuses the statements that a session
-has prepared before, and a web server of version 1.0 would fail until its restart. So
-`migrate` ends idle sessions of web servers, which then open new ones.
+After the type of a column has changed, PostgreSQL refuses statements that a session has
+prepared before: each console page of version 1.0 would fail until its web server is
+restarted. So `migrate` ends idle sessions of web servers, which then open new ones.
 """
 
 import re
