@@ -549,6 +549,7 @@ def test_logout_at_the_provider_ends_all_sessions_of_the_person_alone(bank):
         {"events": {"http://schemas.openid.net/event/another": {}}},
         {"nonce": "of an ID token"},
         {"iat": int(time.time()) - 9_000},
+        {"iat": str(int(time.time()) - 9_000)},
         {"exp": 1_700_000_000},
     ],
 )
@@ -599,7 +600,14 @@ def test_setting_names_providers_and_the_environment_their_secrets(monkeypatch):
         ([SETTING, {**SETTING, "id": "b"}], "names the domain bank.test twice"),
         ([{**SETTING, "secret": "s"}], "IDENTITY_SECRET_"),
         ([{**SETTING, "issuer": "http://id.bank.test"}], "bank.issuer"),
+        ([{**SETTING, "issuer": "https://id.bank.test:99999"}], "bank.issuer"),
+        ([{**SETTING, "issuer": "https://id.bank .test"}], "bank.issuer"),
         ([{**SETTING, "domains": []}], "bank.domains"),
+        *(
+            ([{**SETTING, "domains": [domain]}], "bank.domains.0: must be the part")
+            for domain in ("*.bank.test", ".bank.test", "bank.test.", "a@bank.test")
+        ),
+        ([{**SETTING, "scopes": ["profile"]}], "bank.scopes: must have openid"),
         ([{**SETTING, "roles": {"g": "ADMIN"}}], "both workspace and roles"),
         ([{**SETTING, "staff_roles": {"g": [SUPERUSER]}}], "bank.staff_roles.g.0"),
         ([{**SETTING, "staff_roles": {}}], "needs roles or staff_roles"),

@@ -245,7 +245,7 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
         data = self._read_token(token, ["iat", "sub", "jti", "events"])
         events = data["events"]
         is_logout = isinstance(events, dict) and LOGOUT_EVENT in events
-        is_old = now().timestamp() - data["iat"] > LOGOUT_SECONDS
+        is_old = now().timestamp() - int(data["iat"]) > LOGOUT_SECONDS
         if not is_logout or is_old or "nonce" in data:
             raise LoginRefused("token")
         return _uid_of(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -22,6 +24,7 @@ from verification.settings.secrets import optional_secret
 
 # Names of hosts of this machine, which a provider in development may have.
 LOCAL_HOSTS = {"localhost", "127.0.0.1"}
+DOMAIN = re.compile(r"[\w-]+(\.[\w-]+)+")
 
 
 def _check_issuer(url: str) -> str:
@@ -29,13 +32,16 @@ def _check_issuer(url: str) -> str:
     is_local = parts.scheme == "http" and parts.hostname in LOCAL_HOSTS
     if not parts.hostname or not (parts.scheme == "https" or is_local):
         raise ValueError("must begin with https://")
+    # The port is read when it is used.
+    if parts.port == 0 or re.search(r"\s", url):
+        raise ValueError("must be an address")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("must have no user name, query or fragment")
     return url
 
 
 def _check_domain(domain: str) -> str:
-    if "@" in domain or "." not in domain.strip("."):
+    if not DOMAIN.fullmatch(domain):
         raise ValueError("must be the part after the @, such as bank.example")
     return domain.lower()
 
@@ -72,6 +78,13 @@ class IdentityProvider(BaseModel):
     # The issuer's host may have an address of a private network, and is called without
     # the proxy.
     private: bool = False
+
+    @field_validator("scopes")
+    @classmethod
+    def _check_scopes(cls, scopes: list[str]) -> list[str]:
+        if "openid" not in scopes:
+            raise ValueError("must have openid: without it there is no ID token")
+        return scopes
 
     @model_validator(mode="after")
     def _check_roles(self) -> IdentityProvider:
@@ -110,7 +123,8 @@ def _provider(given: dict[str, Any]) -> IdentityProvider:
     except ValidationError as e:
         first = e.errors()[0]
         at = ".".join(str(part) for part in (id, *first["loc"]) if part != "")
-        raise _refusal(f"is wrong at {at}: {first['msg']}") from None
+        why = first["msg"].removeprefix("Value error, ")
+        raise _refusal(f"is wrong at {at}: {why}") from None
 
 
 def _refuse_repeated(what: str, names: list[str]) -> None:
