@@ -207,7 +207,7 @@ def test_forwarded_address_counts_only_from_a_trusted_proxy(
 
 
 @pytest.mark.parametrize(
-    "entry", ["::ffff:10.0.0.1", "::ffff:10.0.0.0/120", "::ffff:a00:1", "10.0.0.1"]
+    "entry", ["::ffff:10.0.0.1", "::ffff:10.0.0.0/120", "::ffff:a00:1", " 10.0.0.1"]
 )
 def test_mapped_address_of_a_trusted_proxy_is_its_ipv4_address(
     client: Client, settings: Any, entry: str

@@ -74,6 +74,9 @@ def database_url(user: str, name: str) -> str:
         ),
         ("jobs", {"TRUSTED_PROXIES": "10.0.0.1,proxy"}, "such as 10.0.0.5"),
         ("jobs", {"ADMIN_NETWORKS": "10.0.0.9/24"}, "inside of 10.0.0.0/24"),
+        ("jobs", {"AUDIT_EXPORT_URL": "syslog+tls://h:0"}, "syslog+tls://host:6514"),
+        ("jobs", {"AUDIT_EXPORT_URL": "https://h /x"}, "or https://host/path."),
+        ("jobs", {"FIELD_KEYS_COMMAND": " "}, "FIELD_KEYS_COMMAND cannot be run"),
         ("run", {"DEBUG": "False", "SECRET_KEY": "short"}, "docs/operator/config"),
         (
             "check",

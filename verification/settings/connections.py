@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from ipaddress import ip_network
 from math import ceil
@@ -225,7 +226,7 @@ def proxy_addresses(entries: list[str]) -> list[str]:
     networks = []
     for entry in entries:
         try:
-            networks.append(str(unmap(ip_network(entry, strict=False))))
+            networks.append(str(unmap(ip_network(entry.strip(), strict=False))))
         except ValueError:
             raise ImproperlyConfigured(
                 f"TRUSTED_PROXIES has {entry!r}, which is no address or network, such "
@@ -287,14 +288,14 @@ def audit_export_url(url: str) -> str:
         return ""
     parts = urlsplit(url)
     try:
-        is_valid = bool(parts.hostname) and (parts.port or 1) > 0
+        is_valid = bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_valid = False
     if parts.scheme == "syslog+tls":
         is_valid = is_valid and not (parts.path.strip("/") or parts.query)
     elif parts.scheme != "https":
         is_valid = False
-    if not is_valid or "@" in parts.netloc:
+    if not is_valid or "@" in parts.netloc or re.search(r"[\s#]", url):
         raise ImproperlyConfigured(
             "AUDIT_EXPORT_URL must be syslog+tls://host:6514 or https://host/path."
         )

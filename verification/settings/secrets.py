@@ -186,7 +186,7 @@ def _run(command: str) -> tuple[str, str]:
     """
     try:
         ran = subprocess.run(  # noqa: S603
-            shlex.split(command),
+            shlex.split(command) or [command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             timeout=COMMAND_TIMEOUT,
