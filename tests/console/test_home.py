@@ -189,6 +189,19 @@ def test_counts_stop_at_99(owner, api, monkeypatch):
     assert needs(owner)[0].startswith("1+ new monitoring alerts")
 
 
+def test_decisions_beside_overdue_ones_are_not_counted_short(owner, api, monkeypatch):
+    for module in (navigation, home_needs):
+        monkeypatch.setattr(module, "MOST", 2)
+    make_overdue(create_case(api, "11111111"))
+    for number in ("22222222", "33333333", "44444444"):
+        create_case(api, number)
+
+    assert needs(owner) == [
+        "1 decision is overdue Wanjiku Kamau · 1 h late",
+        "2+ reports need a decision",
+    ]
+
+
 def test_another_workspace_and_environment_need_nobody_here(
     owner, stranger, another_api
 ):

@@ -104,6 +104,9 @@ def _cases(place: Place, figures: Figures) -> Iterator[Need]:
             due_at=first.due_at,
         )
     rest = waiting.waiting - waiting.late
+    if waiting.waiting > MOST:
+        # The count has stopped, so the rest may be more than the difference.
+        rest = waiting.waiting
     if rest > 0:
         mine = cases.filter(assignee=place.member)[: MOST + 1].count()
         yield Need(
