@@ -24,7 +24,7 @@ def names_in(entry: Entry, kind: str) -> list[str]:
 FLAGS = {
     code: (severity, int(score))
     for code, severity, score in re.findall(
-        r"^\| `(\w+)` \| (\w+) \| (\d+) \|", PAGE.split("\n## Flags\n")[1], re.MULTILINE
+        r"^- `(\w+)`, (\w+), (\d+):", PAGE.split("\n## Flags\n")[1], re.MULTILINE
     )
 }
 
