@@ -17,7 +17,6 @@ PRINTED_BY_TABS = {
     "docs/client/quickstart.md": "READY LOW\n",
     "docs/client/errors.md": "400 validation-failed",
     "docs/client/sandbox.md": "READY\nCONSENT_EXPIRY\n",
-    "docs/client/reports.md": "loan-applicant ",
     "docs/client/monitoring.md": "".join(f"{month} READY\n" for month in range(12)),
     "docs/client/webhooks.md": "webhook.test\n",
     "docs/client/consent.md": "PENDING\n",
@@ -30,7 +29,6 @@ PRINTED_BY_TABS = {
 ENDLESS = re.compile(r"serve_forever|\.listen\(|\.follow\(")
 # For requests that a key makes only if its owner has named their scopes
 ALL_SCOPES = f"--scopes={','.join(Scope.values)}"
-OFFER = "from verification.development.demo import offer_packages as o; o()"
 
 
 def read_guide(page: str | Path) -> str:
@@ -57,10 +55,6 @@ def headings(page: str | Path) -> set[str]:
     """Return the anchors of the page's headings, as links name them."""
     titles = re.findall(r"^#+ (.+)$", read_guide(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
-
-
-def offer_packages(service: Service) -> None:
-    service.manage("shell", "-c", OFFER)
 
 
 def create_test_key(service: Service, *options: str) -> str:

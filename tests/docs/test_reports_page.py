@@ -1,27 +1,14 @@
-"""The command of `docs/client/reports.md` works, and its figures are true."""
+"""The figures of `docs/client/reports.md` are true."""
 
-import re
-
-from tests.docs.guides import create_test_key, offer_packages, read_guide, run_command
+from tests.docs.guides import read_guide
 from tests.world.clients import Api, person
-from tests.world.service import Service
-from verification.development import demo
+from verification.development.demo import offer_packages
 
 PAGE = read_guide("docs/client/reports.md")
-(LISTING,) = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-
-
-def test_command_lists_packages(service: Service):
-    key = create_test_key(service)
-    offer_packages(service)
-
-    listed = run_command(LISTING, service, KEY=key)
-
-    assert "loan-applicant" in [each["name"] for each in listed["content"]]
 
 
 def test_page_has_the_shares_of_a_package(api: Api):
-    demo.offer_packages()
+    offer_packages()
     item = person(idNumber="12345678") | {"package": "loan-applicant"}
     del item["checksRequested"]
 

@@ -21,7 +21,6 @@ from tests.docs.guides import (
     ALL_SCOPES,
     PRINTED_BY_TABS,
     endless_sample,
-    offer_packages,
     tab_program,
 )
 from tests.service.conftest import Client
@@ -93,7 +92,6 @@ def test_year_of_monitoring_runs_as_printed_and_raises_its_alerts(
 def test_tabs_of_the_guides_run_as_printed(
     programs: Path, environment: dict[str, str], service: Service, tmp_path: Path
 ):
-    offer_packages(service)
     client = Client(service, "sandbox", ALL_SCOPES)
     own = {"VERIFICATION_API_KEY": client.key, "REPORT_ID": client.order_ended()}
 

@@ -22,7 +22,6 @@ from tests.docs.guides import (
     ALL_SCOPES,
     PRINTED_BY_TABS,
     endless_sample,
-    offer_packages,
     tab_program,
 )
 from tests.service.conftest import Client
@@ -126,7 +125,6 @@ def test_programs_of_the_guides_pass_the_type_checker(built: Path, project: Path
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_tabs_of_the_guides_run_as_printed(project: Path, service: Service):
-    offer_packages(service)
     client = Client(service, "sandbox", ALL_SCOPES)
     report_id = client.order_ended()
 
