@@ -28,7 +28,7 @@ from webhooks.redelivery import TESTS_PER_MINUTE
 from webhooks.sender import sign
 
 PAGE = (settings.BASE_DIR / "docs" / "client" / "webhooks.md").read_text()
-LABELS = re.findall(r"^\| `([a-z.]+)` \| ([^|]+) \|$", PAGE, re.MULTILINE)
+LABELS = re.findall(r"^- `([a-z]+\.[a-z.]+)`: (.+)$", PAGE, re.MULTILINE)
 COMMANDS = re.findall(r"^```sh\n(curl .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 RECEIVER = endless_sample("docs/client/webhooks.md", "python", "serve_forever")
 RENDERED = [
