@@ -82,6 +82,15 @@ def test_receipt_has_the_notice_and_the_decision():
         assert line in text
 
 
+def test_receipt_names_the_report_by_its_number():
+    record = build_record()
+
+    text = pdf_text(consent_receipt_pdf(record))
+
+    assert record.report.number in text
+    assert str(record.report_id) not in text
+
+
 def test_receipt_in_kiswahili():
     text = receipt_text(language="sw", decision="WITHDRAWN")
 

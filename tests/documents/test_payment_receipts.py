@@ -43,6 +43,15 @@ def test_receipt_shows_number_amount_and_purpose(api: Api, settings):
         assert personal not in text
 
 
+def test_receipt_names_the_report_by_its_number(api: Api):
+    checkout = create_paid_checkout(api)
+
+    text = pdf_text(payment_receipt_pdf(checkout, "en"))
+
+    assert checkout.report.number in text
+    assert str(checkout.report_id) not in text
+
+
 def test_receipt_in_kiswahili(api: Api):
     text = pdf_text(payment_receipt_pdf(create_paid_checkout(api), "sw"))
 

@@ -112,7 +112,7 @@ def _consent_receipt(record: ConsentRecord) -> dict[str, Any]:
         "codeAddress": evidence.get("codeAddress") or "",
         "linkGiven": "" if record.is_by_staff else _link_origin(evidence),
         "ofClient": evidence.get("ofClient") or [],
-        "report": str(record.report_id),
+        "report": record.report.number,
         # Companies have no such page.
         "myData": settings.BASE_URL + reverse("my-data")
         if record.report.subject_type == SubjectType.INDIVIDUAL
@@ -180,7 +180,7 @@ def _payment_receipt(checkout: Checkout, language: str) -> dict[str, Any]:
         else "",
         "provider": LABELS.get(checkout.provider, ""),
         "transaction": one_line(checkout.transaction),
-        "report": str(checkout.report_id or ""),
+        "report": checkout.report.number if checkout.report else "",
         "isPlay": checkout.environment == Environment.SANDBOX,
         "checks": [
             {
