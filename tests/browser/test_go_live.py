@@ -208,7 +208,7 @@ def review(office, service) -> None:
         office.get_by_role("link", name="Director's ID").click()
     assert given.value.suggested_filename.startswith("director_id-")
     answer(office, "approve", "Approve, and send the key", picture="16-approve")
-    expect(office.get_by_text("It is approved; the key is sent.")).to_be_visible()
+    expect(office.get_by_text("It is approved; the key is being sent.")).to_be_visible()
 
 
 def answer(

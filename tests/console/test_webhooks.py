@@ -1,7 +1,15 @@
+from datetime import timedelta
+
 from django.utils.timezone import now
 
 from tests.world.clients import person
-from tests.world.deliveries import SECRET, URL, configure_receiver, record_delivery
+from tests.world.deliveries import (
+    SECRET,
+    URL,
+    configure_receiver,
+    record_delivery,
+    update_delivery,
+)
 from verification.backoffice.models import AuditEvent
 from verification.console.templatetags.console import coloured
 from verification.values.masking import DOTS
@@ -185,6 +193,19 @@ def test_delivery_page_says_what_each_attempt_came_to(owner, api):
     assert html.index("599") < html.index("502") < html.index("No answer in time")
     assert "has not taken an event 2 times in a row" in html
     assert "Wanjiku Kamau" in html
+
+
+def test_delivery_page_names_no_next_attempt_in_the_past(owner, api):
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api, next_attempt_at=now() - timedelta(minutes=31))
+    update_delivery(delivery, failures=1)
+
+    page = owner.page("webhooks-delivery", delivery=delivery.pk)
+
+    assert "1 of 10 failed" in page
+    assert "31 min ago" not in page
+    update_delivery(delivery, next_attempt_at=now() + timedelta(minutes=31))
+    assert "next <time" in owner.page("webhooks-delivery", delivery=delivery.pk)
 
 
 def test_disabled_receiver_says_why(owner, api):

@@ -95,7 +95,7 @@ def test_approval_gives_the_owner_a_key(owner, admin, office):
     reveal(office, application, "KYB")
     answer = act(office, "approve", application)
 
-    assert take_messages(answer)[-1] == "It is approved; the key is sent."
+    assert take_messages(answer)[-1] == "It is approved; the key is being sent."
     workspace = Workspace.objects.get(pk=owner.workspace.pk)
     assert workspace.go_live == "APPROVED"
     (letter,) = sent_mails()

@@ -205,7 +205,7 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
     if is_shown:
         reason = form.cleaned_data["reason"]
         place.record("delivery.revealed", found, "payload", reason=reason)
-    payload = None
+    payload, next_at = None, found.next_attempt_at
     if event.payload is not None:
         read = envelope_members(event) if is_shown else masked_members(event)
         payload = json.dumps(read, indent=2, ensure_ascii=False)
@@ -217,6 +217,8 @@ def delivery(place: Place, delivery: UUID) -> HttpResponse:
             describe_attempt(one) for one in reversed(found.attempt_set.all())
         ],
         "most": len(RETRY_DELAYS) + 1,
+        # One that is due waits for its turn: the receiver rests, or others are first.
+        "next_at": next_at if next_at and next_at > now() else None,
         "payload": payload,
         "is_shown": is_shown,
         "form": form,

@@ -145,7 +145,7 @@ class ApplicationAdmin(GoLiveAdmin):
     )
     def approve(self, request, form, row):
         review.approve(row.pk, reviewer(request))
-        return "It is approved; the key is sent."
+        return "It is approved; the key is being sent."
 
     @dialog_verb(
         "Reject this application",
