@@ -15,7 +15,7 @@ import pytest
 from tests.audit_trail.test_check import events as events
 from tests.audit_trail.test_check import record, superuser
 from tests.upgrades.story import documents as documents
-from tests.world.receiver import Authority, Receiver, Script
+from tests.world.receiver import Authority, Received, Receiver, Script
 from tests.world.receiver import authority as authority
 from verification.audit_trail import export
 from verification.audit_trail.export import export_events, lag
@@ -221,3 +221,27 @@ def test_store_over_https_takes_a_batch_by_its_status(events, settings, authorit
     assert last.headers["authorization"] == "Bearer secret"
     lines = [json.loads(line) for line in last.body.splitlines()]
     assert numbers(lines) == list(range(1, 11))
+
+
+def test_store_that_takes_small_bodies_alone_gets_small_batches(
+    events, settings, authority, caplog
+):
+    def script(request: Received) -> Script:
+        return Script(status=413 if len(request.body.splitlines()) > most else 200)
+
+    settings.AUDIT_EXPORT_CA_FILE = str(authority.file)
+    with Receiver(authority.context("localhost")) as store:
+        settings.AUDIT_EXPORT_URL = store.url("/audit", "localhost")
+        store.scripts["/audit"] = script
+        most = 0
+        export_events()
+        assert lag()[0] == 10
+        assert "audit events were not taken: status 413" in caplog.messages
+
+        most = 3
+        store.received.clear()
+        export_events()
+        assert lag()[0] == 0
+
+    sizes = [len(request.body.splitlines()) for request in store.received]
+    assert sizes == [10, 5, 2, 2, 2, 2, 2]

@@ -54,6 +54,10 @@ class NotTaken(Exception):
     """The log store did not take a batch."""
 
 
+class TooLarge(NotTaken):
+    """The store, or a proxy before it, takes no body of this size."""
+
+
 @job
 def export_events() -> None:
     """Send sealed events, batch by batch, until the end or until a batch fails."""
@@ -63,14 +67,17 @@ def export_events() -> None:
         if not is_mine:
             return
         stop_at = time.monotonic() + JOB_SECONDS
-        number = _position()
+        number, size = _position(), BATCH_SIZE
         while beat() and time.monotonic() < stop_at:
-            lines = list(_lines_after(number))
+            lines = list(_lines_after(number, size))
             if not lines:
                 return
             try:
                 _send(lines)
             except NotTaken as e:
+                if isinstance(e, TooLarge) and len(lines) > 1:
+                    size = len(lines) // 2
+                    continue
                 # The schedule tries again: until then the events wait in their table.
                 log.warning("audit events were not taken: %s", e)
                 return
@@ -98,11 +105,11 @@ def _position() -> int:
     return number if number <= last_seal()[0] else 0
 
 
-def _lines_after(start: int) -> Iterator[dict[str, Any]]:
+def _lines_after(start: int, size: int) -> Iterator[dict[str, Any]]:
     """Yield the facts of the next events with their hashes and addresses."""
     before = AuditSeal.objects.filter(pk=start).first()
     previous = bytes(before.hash) if before else START
-    for number, sealed, event_id, event in read_page(start, BATCH_SIZE):
+    for number, sealed, event_id, event in read_page(start, size):
         facts = facts_of(number, event_id, event)
         address = event[-1]
         if address is not None:
@@ -150,7 +157,8 @@ def _post(url: str, host: str, lines: Sequence[dict[str, Any]]) -> None:
             cert=settings.AUDIT_EXPORT_CERTIFICATE_FILE or None,
         )
     if not 200 <= answer.status_code < 300:
-        raise NotTaken(f"status {answer.status_code}")
+        kind = TooLarge if answer.status_code == 413 else NotTaken
+        raise kind(f"status {answer.status_code}")
 
 
 def _send_syslog(host: str, port: int, lines: Sequence[dict[str, Any]]) -> None:
