@@ -76,9 +76,11 @@ def following(named: str, *, applies: bool) -> Iterator[None]:
     follower = psycopg.pq.PGconn.connect(conninfo.encode())
     assert follower.status == psycopg.pq.ConnStatus.OK, follower.error_message
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_current_wal_lsn()")
+        # What is written and not yet flushed is not streamed: a start there is refused.
+        cursor.execute("SELECT pg_current_wal_flush_lsn()")
         start = cursor.fetchone()[0]
-        follower.exec_(f"START_REPLICATION PHYSICAL {start}".encode())
+        started = follower.exec_(f"START_REPLICATION PHYSICAL {start}".encode())
+        assert started.status == psycopg.pq.ExecStatus.COPY_BOTH, started.error_message
         high, low = (int(part, 16) for part in start.split("/"))
         kept = (high << 32) + low - 4096
         applied = kept if applies else 0
