@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from base64 import b64encode
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -204,7 +205,8 @@ def test_anchors_of_a_key_that_is_not_trusted_are_found(events, capsys):
 def test_new_key_is_a_fault_until_accepted(events, workspace, settings):
     former = certificates.published_keys()[0].pk
     settings.SIGNING_KEY = bytes(range(32))
-    assert faults() == [f"Nobody has accepted the key {former} (anchors: 1)."]
+    (fault,) = faults()
+    assert f"the key {former}, which has signed " in fault
 
     accept("New SIGNING_KEY")
     record(workspace, 1)
@@ -498,6 +500,51 @@ def test_only_a_fault_that_is_found_and_over_can_be_explained(events, workspace)
         *_, waiting = faults()
         with pytest.raises(CommandError, match="ends when it is mended"):
             explain(waiting)
+
+
+def test_anchor_that_cannot_be_read_must_be_mended(events, documents: Path):
+    (anchor,) = documents.glob("audit/*/*.json")
+    text = anchor.read_text()
+    anchor.unlink()
+    anchor.symlink_to("gone")
+    (fault,) = faults()
+    assert fault.startswith("The folder of anchors cannot be read: ")
+    with pytest.raises(CommandError, match="ends when it is mended"):
+        explain(fault)
+
+    anchor.unlink()
+    anchor.write_text(text)
+    assert faults() == []
+
+
+def test_explained_key_is_explained_at_night(
+    events, workspace, documents: Path, settings, monkeypatch
+):
+    monkeypatch.setattr(check, "NIGHTLY_ANCHORS", 2)
+    record(workspace, 1)
+    with time_machine.travel(now() + timedelta(hours=2)):
+        seal_events()
+        settings.SIGNING_KEY = bytes(range(32))
+        explain(*faults())
+        seal_events()
+        assert faults() == []
+        assert shown_faults() == 0
+
+
+def test_line_of_the_log_explains_nothing_as_a_file(events, documents: Path, log_lines):
+    change(events[4], actor="eve")
+    (text,) = faults()
+    explain(text)
+    (file,) = documents.glob("audit/*/*-declared.json")
+    entry = json.loads(file.read_text())
+    *_, line = [x for x in log_lines() if x.get("type") == "audit-explanation"]
+    signature = bytes.fromhex(line["signature"])
+    facts = {name: line[name] for name in ("at", "fault", "reason", "type")}
+    entry["anchor"] = json.dumps(facts, separators=(",", ":"))
+    entry["signature"] = b64encode(signature).decode()
+    file.write_text(json.dumps(entry))
+
+    assert faults() == [text]
 
 
 def test_explanation_is_no_anchor(events, workspace, documents: Path):
