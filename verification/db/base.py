@@ -54,8 +54,9 @@ SESSION_SETTINGS = {
 # The server has become a standby, or has ended a transaction that was idle or too long.
 # PostgreSQL counts these among the errors of the program.
 LOST_SESSION = {"25006", "25P03", "25P04"}
-# A migration has changed the type of a column that a prepared statement reads.
-OUTDATED_PLAN = "cached plan must not change result type"
+# The function of PostgreSQL that refuses a prepared statement after a migration has
+# changed the type of a column. Its message is in the language of the server.
+PLAN_CHECK = "RevalidateCachedQuery"
 DISK_FULL = "53100"
 # A server that has no room for a file that each new session writes refuses connections,
 # which come without an SQLSTATE.
@@ -171,6 +172,13 @@ def _is_disk_full(error: BaseException | None) -> bool:
     return error.sqlstate == DISK_FULL or NO_ROOM in str(error)
 
 
+def _needs_new_session(error: BaseException | None) -> bool:
+    if not isinstance(error, psycopg.Error):
+        return False
+    is_outdated = error.diag.source_function == PLAN_CHECK
+    return is_outdated or error.sqlstate in LOST_SESSION
+
+
 class _ErrorWrapper(DatabaseErrorWrapper):
     """Translates errors of psycopg to Django's, and logs that the disk is full."""
 
@@ -180,8 +188,7 @@ class _ErrorWrapper(DatabaseErrorWrapper):
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         if _is_disk_full(exc_value):
             self._say_disk_is_full()
-        is_lost = getattr(exc_value, "sqlstate", None) in LOST_SESSION
-        if (is_lost or OUTDATED_PLAN in str(exc_value)) and self.wrapper.connection:
+        if _needs_new_session(exc_value) and self.wrapper.connection:
             self.wrapper.errors_occurred = True
             # `is_usable` sees it, and Django opens another one.
             self.wrapper.connection.close()
