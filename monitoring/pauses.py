@@ -291,8 +291,8 @@ def _lines(rule_ids: Sequence[UUID], workspace_id: UUID, environment: str) -> li
 
     Names and references would outlive the erasure of the subject.
     """
-    runs = Run.objects.filter(rule__in=rule_ids).order_by("rule", "number")
-    last = dict(runs.values_list("rule", "report"))
+    runs = Run.objects.filter(rule__in=rule_ids).order_by("rule", "-number")
+    last = dict(runs.distinct("rule").values_list("rule", "report"))
     place = {"workspace": workspace_id, "environment": environment}
     pages = {
         pk: reverse("console:monitoring-rule", kwargs={**place, "rule": pk})
