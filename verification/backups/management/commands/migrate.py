@@ -52,7 +52,8 @@ FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
 WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
     AND attnum > 0 AND NOT attisdropped
 """
-# Within a request a session is idle for a shorter time.
+# Within a request a session is seldom idle for so long. A request whose session is, as
+# during a call of another server, fails as it does if the database restarts.
 OUTDATED_SESSIONS = """
 SELECT pid, state = 'idle'
     AND state_change < clock_timestamp() - interval '100 milliseconds'
