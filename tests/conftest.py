@@ -128,9 +128,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     longest: Counter[Path] = Counter()
     for item in items:
         longest[item.path] = max(longest[item.path], _seconds_allowed(item))
-    items.sort(
-        key=lambda item: (_group(item.nodeid) not in LONGEST, -longest[item.path])
-    )
+
+    def turn(item: pytest.Item) -> tuple[bool, bool, int]:
+        group = _group(item.nodeid)
+        # A group that begins late runs on while other workers have nothing to do.
+        return group not in LONGEST, not group, -longest[item.path]
+
+    items.sort(key=turn)
 
 
 def _seconds_allowed(item: pytest.Item) -> int:
