@@ -18,8 +18,6 @@ from tests.world.decisions import create_case
 from tests.world.deliveries import configure_receiver, record_delivery
 from tests.world.rules import raise_alert
 from verification.consents.models import Consent
-from verification.console import navigation
-from verification.console import needs as home_needs
 from verification.decisions.models import Case
 from verification.privacy.models import Disclosure, SubjectRequest
 from verification.reports.models import Report
@@ -180,18 +178,18 @@ def test_going_live_needs_members_who_may_apply(owner, officer, viewer, api):
         assert needs(viewer, "production") == [], state
 
 
-def test_counts_stop_at_99(owner, api, monkeypatch):
-    for module in (navigation, home_needs):
-        monkeypatch.setattr(module, "MOST", 1)
+def test_counts_stop_at_99(owner, api, stop_counting_at):
+    stop_counting_at(1)
     raise_alert(api)
     raise_alert(api)
 
     assert needs(owner)[0].startswith("1+ new monitoring alerts")
 
 
-def test_decisions_beside_overdue_ones_are_not_counted_short(owner, api, monkeypatch):
-    for module in (navigation, home_needs):
-        monkeypatch.setattr(module, "MOST", 2)
+def test_decisions_beside_overdue_ones_are_not_counted_short(
+    owner, api, stop_counting_at
+):
+    stop_counting_at(2)
     make_overdue(create_case(api, "11111111"))
     for number in ("22222222", "33333333", "44444444"):
         create_case(api, number)

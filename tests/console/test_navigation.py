@@ -43,8 +43,8 @@ def test_navigation_counts_what_waits_and_says_what_is_late(owner, api: Api):
     assert found["Monitoring"] == "1 unread alerts"
 
 
-def test_navigation_counts_up_to_a_limit(owner, api: Api, monkeypatch):
-    monkeypatch.setattr(navigation, "MOST", 1)
+def test_navigation_counts_up_to_a_limit(owner, api: Api, stop_counting_at):
+    stop_counting_at(1)
     create_case(api, "11111111")
     create_case(api, "22222222")
 
