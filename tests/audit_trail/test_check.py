@@ -1,4 +1,4 @@
-"""Each change of the audit trail by SQL is found, by whoever may write the database."""
+"""The check finds each change of the audit trail by SQL, whoever made it."""
 
 import json
 import shutil

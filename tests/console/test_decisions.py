@@ -22,7 +22,7 @@ from workspaces.models import Member, Role
 ASKED = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
 # The findings about ADVERSE speak for these.
 SUGGESTED = ["CREDIT_SCORE_TOO_LOW", "IDENTITY_MISMATCH", "TAX_PIN_MISMATCH"]
-# What the page that says what follows sends on
+# The form of the page about the consequences
 SEEN = {"confirmed": "on"}
 FIELDS = {**ASKED, **SEEN}
 # The reports have no address.

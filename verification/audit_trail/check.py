@@ -52,7 +52,7 @@ WHERE NOT EXISTS (SELECT FROM audit_trail_auditseal s WHERE s.event_id = e.id)
     AND NOT EXISTS (SELECT FROM audit_trail_unsealedevent u WHERE u.event_id = e.id)
 LIMIT %s
 """  # noqa: S608
-# Faults that end when a job or the folder works again. They hide what they hold up.
+# Faults that end when a job or the folder works again. Until then they hide others.
 MENDED = re.compile(
     r"The folder of anchors .*|.* (still waits for its seal|have no anchor)\."
 )
@@ -241,7 +241,7 @@ def _finish(
 ) -> tuple[list[str], dict[str, anchors.Explanation], Counter[str]]:
     """Check what needs all seals, and record the outcome.
 
-    Returns the faults, those that are explained, and the anchors of each key.
+    Returns the open faults, the explained ones, and the anchors of each key.
     """
     explained = anchors.read_explanations(trusted)
     if read_state().is_filled:
