@@ -16,11 +16,16 @@ def server() -> Iterator[Receiver]:
         yield server
 
 
-@pytest.fixture
-def api(server: Receiver) -> Api:
+def create_api(server: Receiver, seconds: float) -> Api:
     host = f"127.0.0.1:{server.port}"
     headers = {"Authorization": "Bearer sk_secret"}
-    return Api("Acme", f"http://{host}/", opened=[host], headers=headers, seconds=0.5)
+    url = f"http://{host}/"
+    return Api("Acme", url, opened=[host], headers=headers, seconds=seconds)
+
+
+@pytest.fixture
+def api(server: Receiver) -> Api:
+    return create_api(server, seconds=10)
 
 
 def test_call_sends_and_returns_json(server: Receiver, api: Api):
@@ -86,9 +91,10 @@ SCRIPTS = {
     ("cause", "script"), [(c, script) for c, each in SCRIPTS.items() for script in each]
 )
 def test_temporary_failure_is_unavailable_with_its_cause(
-    server: Receiver, api: Api, script: Script, cause: str
+    server: Receiver, script: Script, cause: str
 ):
     server.scripts["/"] = script
+    api = create_api(server, seconds=0.5 if cause == Cause.TIMEOUT else 10)
 
     with pytest.raises(Unavailable) as error:
         api.call("GET", "/")
