@@ -13,6 +13,9 @@ import time_machine
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
+from tests.fakes.buckets import FakeBucket
+from tests.fakes.buckets import bucket as bucket
+from tests.fakes.buckets import in_bucket as in_bucket
 from tests.upgrades.story import documents as documents
 from tests.world.logs import log_lines as log_lines
 from verification.audit_trail import check
@@ -561,8 +564,29 @@ def test_folder_that_is_full_or_away_stops_an_explanation(events, documents: Pat
     (text,) = faults()
     shutil.rmtree(documents)
     documents.write_text("A file where the folder was")
-    with pytest.raises(CommandError, match="not writable: Not a directory"):
+    away = r"away or full: NotADirectoryError \(Not a directory\)\."
+    with pytest.raises(CommandError, match=away):
         explain(text)
+
+
+def test_commands_say_that_the_bucket_of_anchors_is_away(
+    in_bucket: FakeBucket, events, tmp_path: Path, capsys
+):
+    change(events[4], actor="eve")
+    *_, text = faults()
+    in_bucket.refuses_all = True
+    with pytest.raises(CommandError, match=r"away or full: ClientError \(403\)\."):
+        explain(text)
+    with pytest.raises(CommandError, match=r"away or full: ClientError \(403\)\."):
+        call_command("audit_trail", "accept", "--reason", "A restore")
+
+    file = tmp_path / "lines"
+    facts = {"number": 10, "hash": "", "at": utc_text(now())}
+    file.write_text(json.dumps(facts))
+    with pytest.raises(CommandError, match="has 2 faults"):
+        call_command("audit_trail", "verify", "--anchors", str(file))
+    out = capsys.readouterr().out
+    assert "The folder of anchors cannot be read: ClientError (403)." in out
 
 
 def test_log_says_why_an_anchor_was_not_written(workspace, documents: Path, log_lines):

@@ -25,6 +25,8 @@ class FakeBucket:
         self.objects: dict[str, bytes] = {}
         # The bucket refuses deletions.
         self.keeps_all = False
+        # The bucket refuses every request, as after its credentials have ended.
+        self.refuses_all = False
         self.headers: list[dict[str, str]] = []
         handler = type("HandlerOfThis", (Handler,), {"bucket": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -106,6 +108,8 @@ class Handler(BaseHTTPRequestHandler):
         return content
 
     def _answer(self, status: int, body: bytes = b"") -> None:
+        if self.bucket.refuses_all:
+            status, body = 403, b""
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("ETag", '"x"')

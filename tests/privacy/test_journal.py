@@ -341,6 +341,12 @@ def test_journal_in_a_bucket_is_replayed(
     assert api.report(ended)["subject"] is None
     assert replay() == "0 files of the journal replayed.\n"
 
+    in_bucket.refuses_all = True
+    with pytest.raises(
+        CommandError, match=r"The journal is away: ClientError \(403\)\."
+    ):
+        replay()
+
 
 def test_backup_takes_documents_and_journal_out_of_a_bucket(
     api: Api, ended: str, in_bucket: FakeBucket, tmp_path: Path

@@ -25,6 +25,7 @@ from tests.world.subject import Visitor
 from tests.world.waiting import until
 from verification.privacy.corrections import NoFinding
 from verification.privacy.holds import HoldRefused, hold
+from verification.privacy.journal import JournalUnavailable
 from verification.privacy.models import Correction, RetentionRun
 from verification.privacy.retention import (
     Cutoff,
@@ -174,7 +175,7 @@ def test_report_of_a_run_that_was_stopped_is_kept_by_nobody(
 ):
     """The journal names it, so that a restored database would erase it."""
     (documents / "erasures").write_text("no folder")
-    with pytest.raises(OSError, match="directory"):
+    with pytest.raises(JournalUnavailable, match="directory"):
         erase_expired_reports()
 
     with pytest.raises(HoldRefused, match="too late"):

@@ -35,7 +35,6 @@ from verification.db.ids import time_of_id
 from verification.privacy import certificates, journal
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from verification.web.log import error_name
 
 FOLDER = "audit"
 # The end of the names of files by `accept` and `explain`, which are found without
@@ -85,9 +84,8 @@ def anchor(*, is_new: bool) -> None:
         if number in (0, previous) or not _is_due(number, at):
             return
         journal.write_file(_name(at, number), _signed(facts))
-    except Exception as e:
-        # A bucket raises errors of its own.
-        log.error("an anchor was not written: %s", error_name(e))
+    except journal.JournalUnavailable as e:
+        log.error("an anchor was not written: %s", e)
         return
     write_state(anchored_number=number)
 
@@ -108,7 +106,7 @@ def accept(reason: str) -> tuple[int, Counter[str]]:
 
     Present anchors of higher numbers count no more. The check trusts the keys that have
     signed the present files. Returns the last number that was kept, and the number of
-    files of each key. Raises OSError if the file cannot be written.
+    files of each key. Raises JournalUnavailable.
     """
     files = list(_read([]))
     keys = _count_keys(files)
@@ -130,7 +128,7 @@ def explain(faults: Sequence[str], reason: str) -> None:
     """Declare that the operator knows the cause of these faults.
 
     The text of a fault names the state of the rows: another change is another fault.
-    Raises OSError if the file cannot be written.
+    Raises JournalUnavailable.
     """
     at = now()
     facts = {"type": "audit-explanation", "at": utc_text(at), "reason": reason}
@@ -147,9 +145,9 @@ def read_explanations(trusted: Collection[str] = ()) -> dict[str, Explanation]:
     """
     try:
         files = list(_read([], ending=f"-{DECLARED}.json"))
-    except Exception as e:
-        # A bucket raises errors of its own. `check_anchors` makes a fault of it.
-        log.error("explanations were not read: %s", error_name(e))
+    except journal.JournalUnavailable as e:
+        # `check_anchors` makes a fault of it.
+        log.error("explanations were not read: %s", e)
         return {}
     trusted = trusted or _trusted_keys(files)
     return {
@@ -178,9 +176,8 @@ def check_anchors(
     found: list[str] = []
     try:
         signed = list(islice(_read(found, newest_first=True), newest))[::-1]
-    except Exception as e:
-        # A bucket raises errors of its own.
-        return [f"The folder of anchors cannot be read: {error_name(e)}."], Counter()
+    except journal.JournalUnavailable as e:
+        return [f"The folder of anchors cannot be read: {e}."], Counter()
     keys = _count_keys(signed)
     trusted = trusted or _trusted_keys(signed)
     # A check of the newest files finds the same fault as one of all.

@@ -90,8 +90,7 @@ def check_everything(
 def explain(faults: Sequence[str], reason: str) -> None:
     """Record that the operator knows the cause of these faults, which end thereby.
 
-    Raises NotExplained if the check does not find one of them, and OSError if the file
-    cannot be written.
+    Raises NotExplained if the check does not find one of them, and JournalUnavailable.
     """
     found = check_everything().faults
     for fault in faults:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,16 @@ from verification.privacy.models import (
 )
 from verification.privacy.requests import deadline
 from verification.values.local_time import utc_text
+from verification.web.log import error_name
 
 FOLDER = "erasures"
 RETENTION = "retention-"
 SUFFIX = ".json"
 BATCH_SIZE = 1_000
+
+
+class JournalUnavailable(Exception):
+    """The storage cannot be read or written. The text says why."""
 
 
 def write_erasure(erasure: Erasure) -> None:
@@ -161,8 +166,9 @@ def read(name: str) -> dict[str, Any]:
 
 
 def read_file(path: str) -> dict[str, Any]:
-    with _storage().open(path) as file:
-        entry: dict[str, Any] = orjson.loads(file.read())
+    with _use_storage() as storage, storage.open(path) as file:
+        content = file.read()
+    entry: dict[str, Any] = orjson.loads(content)
     return entry
 
 
@@ -183,10 +189,11 @@ def _names() -> Iterator[str]:
 
 def list_folder(folder: str) -> tuple[list[str], list[str]]:
     """Return the folders and files in a folder, which may be missing."""
-    try:
-        return _storage().listdir(folder)
-    except FileNotFoundError:
-        return [], []
+    with _use_storage() as storage:
+        try:
+            return storage.listdir(folder)
+        except FileNotFoundError:
+            return [], []
 
 
 def _row_id(name: str) -> UUID | None:
@@ -200,16 +207,16 @@ def _row_id(name: str) -> UUID | None:
 def write_file(name: str, entry: dict[str, Any]) -> None:
     """Write a file `folder/month/name` of the storage, and return when it is there."""
     content = orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)
-    storage = _storage()
-    try:
-        path = Path(storage.path(name))
-    except NotImplementedError:
-        # Storages without paths raise this. A bucket has a file as a whole or not at
-        # all.
-        storage.save(name, ContentFile(content))
-        return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_durably(path, content)
+    with _use_storage() as storage:
+        try:
+            path = Path(storage.path(name))
+        except NotImplementedError:
+            # Storages without paths raise this. A bucket has a file as a whole or not
+            # at all.
+            storage.save(name, ContentFile(content))
+            return
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_durably(path, content)
 
 
 def _write_durably(path: Path, content: bytes) -> None:
@@ -232,5 +239,11 @@ def _write_durably(path: Path, content: bytes) -> None:
             os.close(descriptor)
 
 
-def _storage() -> Storage:
-    return storages["documents"]
+@contextmanager
+def _use_storage() -> Iterator[Storage]:
+    """Yield the storage; raise JournalUnavailable for its errors."""
+    try:
+        yield storages["documents"]
+    except Exception as e:
+        # A bucket raises errors of its own.
+        raise JournalUnavailable(error_name(e)) from e

@@ -21,6 +21,7 @@ from verification.privacy.retention import (
     finish_runs,
 )
 from verification.values.clock import now
+from verification.web.log import error_name
 from workspaces.models import Environment, Workspace
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,8 @@ def replay() -> tuple[int, int]:
                 done += 1
             except Exception as e:
                 # The next run tries it again.
-                logger.error("journal %s was not replayed: %s", name, type(e).__name__)
+                why = error_name(e.__cause__ or e)
+                logger.error("journal %s was not replayed: %s", name, why)
                 failed += 1
         if is_mine:
             # The backup may be of a moment in the middle of them.

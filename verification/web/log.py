@@ -95,13 +95,17 @@ def traceback_without_messages(error: BaseException) -> str:
 
 
 def error_name(error: BaseException) -> str:
-    """Return the name of an error's type, with the system's reason if it has one.
+    """Return the name of an error's type, with the system's or bucket's reason.
 
     As in `OSError (No space left on device)`: no value of the message is in it.
     """
     name = type(error).__qualname__
     if isinstance(error, OSError) and type(error).__module__ == "builtins":
         return f"{name} ({os.strerror(error.errno)})" if error.errno else name
+    # Errors of a bucket have an answer with a code, such as AccessDenied.
+    match getattr(error, "response", None):
+        case {"Error": {"Code": str(code)}}:
+            return f"{name} ({code})"
     return name
 
 

@@ -6,6 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from verification.audit_trail.anchors import accept, read_lines
 from verification.audit_trail.check import NotExplained, check_everything, explain
+from verification.privacy.journal import JournalUnavailable
 
 
 class Command(BaseCommand):
@@ -55,8 +56,8 @@ class Command(BaseCommand):
                 self.stdout.write(f"Explained faults: {len(options['fault'])}")
         except NotExplained as e:
             raise CommandError(str(e)) from None
-        except OSError as e:
-            raise CommandError(f"The folder is not writable: {e.strerror}.") from None
+        except JournalUnavailable as e:
+            raise CommandError(f"The folder of anchors is away or full: {e}.") from None
 
     def _verify(self, options: dict[str, Any]) -> None:
         started = time.monotonic()
