@@ -270,6 +270,7 @@ WRONG_CELLS = [
     ("ID number", "2.54712E+11", "The spreadsheet has rounded this number."),
     ("ID number", "3123456O", "Enter the number as on the ID card."),
     ("ID number", "312345.61", "Enter the number as on the ID card."),
+    ("ID number", "27 03 1990", "Enter the number as on the ID card."),
     ("Date of birth", "13/31/1990", "Write the day as 1990-12-31"),
     ("Date of birth", "2999-01-01", "Choose a day that has passed"),
     ("Date of birth", "01/01/1899", "Choose a day that has passed"),
@@ -335,6 +336,7 @@ def test_phone_number_is_known_as_spreadsheets_write_it(admin):
     headings = ["Full name", "ID number", "Phone number"]
     phones = ["712345678", "0712 345 678", "+254712345678", "'+254712345678"]
     phones += ["254712345678.0", "'0712345678", "712,345,678", "0712\u200b345678"]
+    phones += ["0712-34-5678", "0712 34 5678"]
 
     sender.order(
         csv_file(

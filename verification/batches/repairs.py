@@ -17,8 +17,10 @@ DECIMALS = re.compile(r"([0-9][0-9.,' ]*)[.,]00?")
 GROUPED = re.compile(
     r"(?![0-9]+\.[0-9]+$)[0-9]{1,3}(?:([., '])[0-9]{3})(?:\1[0-9]{3})*"
 )
-# Days in digits are no numbers with hyphens: 1990-03-27, 27-3-1990.
-DAY = re.compile(r"[0-9]{1,4}-[0-9]{1,2}-[0-9]{1,4}")
+# A day in digits is no number with gaps: 1990-03-27, 27 3 1990, 27-3-90.
+_PART = "[0-9]{1,2}"
+_YEAR = f"((19|20)[0-9]{{2}}|{_PART})"
+DAY = re.compile(f"{_YEAR}(?P<gap>[ -]){_PART}(?P=gap){_YEAR}")
 # A number that lacks more has probably lost something else.
 MOST_ZEROS = 3
 
@@ -50,10 +52,11 @@ def _repairs(text: str) -> list[str]:
     """Return the text with one damage after the other undone."""
     visible = "".join(c for c in text if unicodedata.category(c) != INVISIBLE)
     typed = " ".join(visible.split()).lstrip(APOSTROPHES).strip()
+    if DAY.fullmatch(typed):
+        return [typed]
     cut = DECIMALS.fullmatch(typed)
     whole = cut[1] if cut else typed
     grouped = GROUPED.fullmatch(whole)
     ungrouped = whole.replace(grouped[1], "") if grouped else whole
     spaceless = ungrouped.replace(" ", "")
-    joined = spaceless if DAY.fullmatch(spaceless) else spaceless.replace("-", "")
-    return [typed, whole, ungrouped, spaceless, joined]
+    return [typed, whole, ungrouped, spaceless, spaceless.replace("-", "")]
