@@ -234,15 +234,40 @@ def test_lines_of_the_log_store_are_compared(events, tmp_path, capsys):
     file.write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(CommandError, match="1 faults"):
         call_command("audit_trail", "verify", "--anchors", str(file))
-    assert "Events up to 5 are not those of line 5: " in capsys.readouterr().out
+    wrong = f"Events up to 5 are not those of the line of {lines[4]['at']}: "
+    assert wrong in capsys.readouterr().out
 
-    file.write_text("{}")
+    file.write_text('{}\n{"type": "audit-restore"}')
     with pytest.raises(CommandError, match="no anchors"):
         call_command("audit_trail", "verify", "--anchors", str(file))
 
     file.unlink()
     with pytest.raises(CommandError, match="cannot be read: No such file"):
         call_command("audit_trail", "verify", "--anchors", str(file))
+
+
+def test_fault_that_only_the_log_store_shows_can_be_explained(
+    events, tmp_path: Path, capsys
+):
+    at, file = utc_text(now()), tmp_path / "lines"
+    line = json.dumps({"number": 5, "hash": "", "at": at})
+    file.write_text(line)
+    hashed = AuditSeal.objects.get(number=5).hash.hex()
+    text = f"Events up to 5 are not those of the line of {at}: {hashed}."
+    with pytest.raises(CommandError, match="finds no such fault"):
+        explain(text)
+
+    explain(text, "--anchors", str(file))
+
+    # A longer file has the line at another place.
+    file.write_text(f"Restarted\n{line}")
+    call_command("audit_trail", "verify", "--anchors", str(file))
+    assert f"by hand): {text}" in capsys.readouterr().out
+    with superuser() as cursor:
+        cursor.execute("UPDATE audit_trail_auditseal SET hash = 'x' WHERE number = 5")
+    with pytest.raises(CommandError, match="faults"):
+        call_command("audit_trail", "verify", "--anchors", str(file))
+    assert text.replace(hashed, b"x".hex()) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("hours", "files"), [(0.5, 1), (2, 2)])

@@ -209,17 +209,21 @@ def _count_keys(files: list[dict[str, Any]]) -> Counter[str]:
 
 
 def read_lines(path: str) -> list[dict[str, Any]]:
-    """Return the anchors, restores and exported events of a file of JSON lines."""
+    """Return the anchors, restores and exported events of a file of JSON lines.
+
+    Their time names them: another file has them at other places.
+    """
     found = []
     with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
+        for line in file:
             try:
                 facts = orjson.loads(line)
                 kind = facts.get("type", "audit-anchor")
             except (ValueError, AttributeError):
                 continue
-            if kind == "audit-restore" or {"number", "hash", "at"} <= set(facts):
-                name = {"name": f"line {number}", "type": kind}
+            is_known = kind == "audit-restore" or "hash" in facts
+            if is_known and {"number", "at"} <= set(facts):
+                name = {"name": f"the line of {facts['at']}", "type": kind}
                 found.append({"previous": 0, **facts, **name})
     return found
 

@@ -87,12 +87,15 @@ def check_everything(
     return Outcome(count, *_finish(found, trusted, lines))
 
 
-def explain(faults: Sequence[str], reason: str) -> None:
+def explain(
+    faults: Sequence[str], reason: str, lines: Sequence[dict[str, Any]] = ()
+) -> None:
     """Record that the operator knows the cause of these faults, which end thereby.
 
-    Raises NotExplained if the check does not find one of them, and JournalUnavailable.
+    `lines` are those of the check that has found them. Raises NotExplained if the check
+    does not find one of them, and JournalUnavailable.
     """
-    found = check_everything().faults
+    found = check_everything(lines=lines).faults
     for fault in faults:
         if fault not in found:
             raise NotExplained(f"The check finds no such fault: {fault}")

@@ -29,14 +29,17 @@ class Command(BaseCommand):
             metavar="ID",
             help="trust no key but those that are given",
         )
-        verifying.add_argument(
-            "--anchors", metavar="FILE", help="compare JSON lines of a log store, too"
-        )
         accepting = actions.add_parser("accept")
         explaining = actions.add_parser("explain")
         explaining.add_argument(
             "fault", nargs="+", metavar="FAULT", help="a line, as verify prints it"
         )
+        for checking in (verifying, explaining):
+            checking.add_argument(
+                "--anchors",
+                metavar="FILE",
+                help="compare JSON lines of a log store, too",
+            )
         for declaring in (accepting, explaining):
             declaring.add_argument("--reason", required=True, metavar="TEXT")
 
@@ -52,7 +55,8 @@ class Command(BaseCommand):
                 self._list(keys)
                 self.stdout.write(f"The audit trail continues after event {number}.")
             else:
-                explain(options["fault"], options["reason"])
+                lines = self._read_lines(options["anchors"])
+                explain(options["fault"], options["reason"], lines)
                 self.stdout.write(f"Explained faults: {len(options['fault'])}")
         except NotExplained as e:
             raise CommandError(str(e)) from None
@@ -61,12 +65,7 @@ class Command(BaseCommand):
 
     def _verify(self, options: dict[str, Any]) -> None:
         started = time.monotonic()
-        try:
-            lines = read_lines(options["anchors"]) if options["anchors"] else []
-        except OSError as e:
-            raise CommandError(f"The file cannot be read: {e.strerror}.") from None
-        if options["anchors"] and not lines:
-            raise CommandError("The file has no anchors.")
+        lines = self._read_lines(options["anchors"])
         count, faults, explained, keys = check_everything(options["key"], lines)
         self._list(keys)
         for fault, (at, reason) in explained.items():
@@ -80,6 +79,17 @@ class Command(BaseCommand):
         self.stdout.write(
             f"The audit trail is whole{known}: {count} events, {seconds:.1f} seconds."
         )
+
+    def _read_lines(self, path: str | None) -> list[dict[str, Any]]:
+        if path is None:
+            return []
+        try:
+            lines = read_lines(path)
+        except OSError as e:
+            raise CommandError(f"The file cannot be read: {e.strerror}.") from None
+        if not lines:
+            raise CommandError("The file has no anchors.")
+        return lines
 
     def _list(self, keys: Counter[str]) -> None:
         for key, number in keys.items():
