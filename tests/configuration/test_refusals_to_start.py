@@ -9,10 +9,14 @@ from urllib.parse import quote
 
 import pytest
 from django.conf import settings
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from verification.db import startup
 from verification.extras import MODULES
+from verification.jobs.models import Heartbeat
+from verification.jobs.queue import make_cluster_name
+from verification.settings.secrets import KEYS
+from verification.values.clock import now
 from verification.web.server import require_free_port
 
 pytestmark = pytest.mark.slow
@@ -226,7 +230,7 @@ def test_web_server_refuses_an_address_of_another_machine(host, monkeypatch):
 @pytest.mark.parametrize(
     ("away", "said"),
     [
-        ("FIELD_KEYS_COMMAND=false", "FIELD_KEYS_COMMAND ended with 1."),
+        ("METRICS_TOKEN_COMMAND=false", "METRICS_TOKEN_COMMAND ended with 1."),
         ("DATABASE_URL_COMMAND=/away", "DATABASE_URL_COMMAND cannot be run"),
         ("FIELD_KEYS_FILE=/away", "FIELD_KEYS_FILE cannot be read"),
     ],
@@ -238,6 +242,20 @@ def test_jobs_stay_alive_while_a_secret_is_away(away, said):
 
     assert (done.returncode, done.stdout[:10]) == (0, "not known ")
     assert said in done.stdout
+
+
+def test_jobs_are_alive_without_asking_for_a_key(transactional_db, tmp_path):
+    Heartbeat.objects.create(cluster=make_cluster_name(""), beat_at=now())
+    runs = tmp_path / "runs"
+    keys = dict.fromkeys(
+        (f"{name}_COMMAND" for name in KEYS), f"sh -c 'echo run >>{runs}; exit 1'"
+    )
+    url = database_url("postgres", connection.settings_dict["NAME"])
+    for more in ({}, {"DEBUG": "False"}):
+        done = manage("jobs", "--alive", DATABASE_URL=url, **keys, **more)
+
+        assert (done.stdout[:12], done.stderr) == ("work flowed ", "")
+    assert not runs.exists()
 
 
 @pytest.mark.parametrize(

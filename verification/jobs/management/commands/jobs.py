@@ -6,6 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, OperationalError, connection
 
+from verification.backoffice.models import allow_wrong_key
 from verification.db import startup
 from verification.jobs.cluster import Cluster
 from verification.jobs.queue import STUCK_SECONDS, own_heartbeat_age_seconds
@@ -45,13 +46,15 @@ class Command(BaseCommand):
 
         Kubernetes ends the cluster then, and may leave paid calls in doubt. So what is
         away now and was there when the cluster started is no reason: the database, the
-        key management service, the file of a secret. A running cluster needs only the
-        first, and a new one would not start. `main` in `verification/manage.py` exits
-        with 1 for settings that the environment itself has wrong: no cluster can have
-        started with them.
+        file of a secret, the command of one that is no key. A running cluster needs
+        only the first, and a new one would not start. `main` in
+        `verification/manage.py` exits with 1 for settings that the environment itself
+        has wrong: no cluster can have started with them.
         """
         try:
-            age = own_heartbeat_age_seconds(label)
+            # The settings have no key that a command prints.
+            with allow_wrong_key():
+                age = own_heartbeat_age_seconds(label)
         except DatabaseError as e:
             # A restart mends no database, and may leave paid calls in doubt.
             self.stdout.write(f"not known without the database ({type(e).__name__})")
