@@ -54,15 +54,10 @@ WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
 """
 # Within a request a session is seldom idle for so long. A request whose session is, as
 # during a call of another server, fails as it does if the database restarts.
-OUTDATED_SESSIONS = """
+WEB_SESSIONS = """
 SELECT pid, state = 'idle'
     AND state_change < clock_timestamp() - interval '100 milliseconds'
 FROM pg_stat_activity
-WHERE datname = current_database() AND application_name = 'verification web'
-    AND pid = ANY (%s)
-"""
-WEB_SESSIONS = """
-SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'verification web'
 """
 SESSIONS_SECONDS = 10
@@ -88,20 +83,20 @@ class Command(migrate.Command):
         stop_at = time.monotonic() + SESSIONS_SECONDS
         with connection.cursor() as cursor:
             cursor.execute(WEB_SESSIONS)
-            pids = [pid for (pid,) in cursor.fetchall()]
-            while pids and time.monotonic() < stop_at:
-                cursor.execute(OUTDATED_SESSIONS, [pids])
-                sessions = cursor.fetchall()
-                pids = [pid for pid, _ in sessions]
-                for pid in (pid for pid, is_idle in sessions if is_idle):
+            outdated = dict(cursor.fetchall())
+            while outdated and time.monotonic() < stop_at:
+                for pid in (pid for pid, is_idle in outdated.items() if is_idle):
                     # Without the right to it the advice below follows.
                     with suppress(ProgrammingError):
                         cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
                 time.sleep(0.05)
-        if pids:
+                cursor.execute(WEB_SESSIONS)
+                sessions = cursor.fetchall()
+                outdated = {pid: idle for pid, idle in sessions if pid in outdated}
+        if outdated:
             self.stderr.write(
-                f"{len(pids)} sessions of web servers may fail now, because the type of"
-                " a column has changed: restart these web servers soon."
+                f"{len(outdated)} sessions of web servers may fail now, because the "
+                "type of a column has changed: restart these web servers soon."
             )
 
     def handle(self, *args: Any, **options: Any) -> None:
