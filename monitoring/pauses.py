@@ -293,17 +293,10 @@ def _lines(rule_ids: Sequence[UUID], workspace_id: UUID, environment: str) -> li
     """
     runs = Run.objects.filter(rule__in=rule_ids).order_by("rule", "-number")
     last = dict(runs.distinct("rule").values_list("rule", "report"))
-    place = {"workspace": workspace_id, "environment": environment}
-    pages = {
-        pk: reverse("console:monitoring-rule", kwargs={**place, "rule": pk})
-        for pk in rule_ids
-    }
-    return [
-        " ".join(
-            [
-                *([f"{number_of_id('R', last[pk])}:"] if pk in last else []),
-                f"{settings.BASE_URL}{pages[pk]}",
-            ]
-        )
-        for pk in rule_ids
-    ]
+    lines = []
+    for pk in rule_ids:
+        place = {"workspace": workspace_id, "environment": environment, "rule": pk}
+        page = settings.BASE_URL + reverse("console:monitoring-rule", kwargs=place)
+        number = f"{number_of_id('R', last[pk])}: " if pk in last else ""
+        lines.append(f"{number}{page}")
+    return lines
