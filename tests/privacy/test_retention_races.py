@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from django.db.models import QuerySet
+from django.test import Client
 from django.utils.timezone import now
 
 from tests.hosted.conftest import ask as ask
@@ -21,8 +22,13 @@ from tests.hosted.test_correction_form import subject as subject
 from tests.privacy.test_retention import DAY, age
 from tests.world.clients import Api
 from tests.world.corrections import create_wrong_report, dispute
+from tests.world.staff import change_url, read_page
+from tests.world.staff import superuser as superuser
 from tests.world.subject import Visitor
 from tests.world.waiting import until
+from verification.jobs.models import Job
+from verification.jobs.queue import schedule_job
+from verification.jobs.worker import MAX_ATTEMPTS, claim, do_housekeeping, run_job
 from verification.privacy.corrections import NoFinding
 from verification.privacy.holds import HoldRefused, hold
 from verification.privacy.journal import JournalUnavailable
@@ -189,3 +195,23 @@ def test_report_of_a_run_that_was_stopped_is_kept_by_nobody(
     expired.refresh_from_db()
     assert expired.erased_at is not None
     assert RetentionRun.objects.get().report_ids is None
+
+
+def test_page_of_a_given_up_retention_says_why_it_erased_nothing(
+    expired: Report, documents: Path, superuser: Client
+):
+    (documents / "erasures").write_text("no folder")
+    Job.objects.all().delete()
+    schedule_job(erase_expired_reports)
+    Job.objects.update(attempts=MAX_ATTEMPTS - 1)
+    claimed = claim()
+    assert claimed
+    run_job(claimed)
+    Job.objects.update(due_at=now())
+    do_housekeeping()
+
+    page = read_page(superuser, change_url(Job.objects.given_up().get()))
+
+    assert "NotADirectoryError (Not a directory)" in page
+    expired.refresh_from_db()
+    assert expired.erased_at is None

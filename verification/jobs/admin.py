@@ -2,12 +2,13 @@
 import django_q.admin  # noqa: F401
 from django.contrib import admin, messages
 from django.db import transaction
+from django.utils.html import format_html
 from django_q.models import Failure, Schedule, Success
 
 from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin
 from verification.backoffice.widgets import ReasonForm, dialog_verb
-from verification.jobs.models import Job
+from verification.jobs.models import Job, failure_id
 from verification.values.clock import now
 
 
@@ -27,6 +28,7 @@ class JobAdmin(BackofficeAdmin):
     ]
     search_ids = ()
     search_exact = ("function",)
+    readonly_fields = ["last_failure"]
     actions = ["run_again"]
     actions_detail = ["dismiss"]
     offers = {"dismiss": lambda job: job.gave_up_at and not job.dismissed_at}
@@ -37,6 +39,11 @@ class JobAdmin(BackofficeAdmin):
 
     def has_change_permission(self, request, obj=None):
         return False
+
+    @admin.display(description="Why it failed last")
+    def last_failure(self, job):
+        failure = Failure.objects.filter(id=failure_id(job.pk)).first()
+        return format_html("<pre>{}</pre>", failure.result) if failure else "-"
 
     @admin.action(description="Run the selected jobs again", permissions=["act"])
     def run_again(self, request, jobs):

@@ -4,6 +4,11 @@ from django.db import models
 from django.db.models.functions import Now
 
 
+def failure_id(job_id: int) -> str:
+    """Return the id of the row of django-q2 with the last failure of a job."""
+    return f"{job_id:032x}"
+
+
 class JobQuerySet(models.QuerySet["Job"]):
     def given_up(self) -> JobQuerySet:
         """Return jobs that were given up and that nobody has dismissed."""

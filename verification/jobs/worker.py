@@ -33,6 +33,7 @@ from django_q.scheduler import scheduler
 from verification import tracing
 from verification.db.startup import DatabaseRefused, require_schema
 from verification.jobs import queue
+from verification.jobs.models import failure_id
 from verification.jobs.queue import CHANNEL, advisory_lock, cluster_name, is_job
 from verification.outbound.client import LONGEST_SECONDS
 from verification.values.clock import now
@@ -250,7 +251,7 @@ def _retry(job: ClaimedJob, started: datetime, failure: str) -> None:
         "attempt_count": job.attempts,
     }
     with _without_standby():
-        Task.objects.update_or_create(id=f"{job.id:032x}", defaults=row)
+        Task.objects.update_or_create(id=failure_id(job.id), defaults=row)
         _execute(RETRY, [job.id, job.attempts])
 
 
