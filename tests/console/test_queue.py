@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from tests.world import staff
 from tests.world.clients import Api
 from tests.world.console import ConsoleVisitor
 from tests.world.decisions import (
@@ -440,7 +441,8 @@ def test_second_member_goes_on_to_the_next_case(owner, admin, api: Api):
 
 
 def approve_page(visitor: ConsoleVisitor, **fields) -> str:
-    return visitor.post("queue-approve", fields).content.decode()
+    """Return the page that asks, as the buttons below the list open it."""
+    return visitor.http.get(visitor.url("queue-approve"), fields).content.decode()
 
 
 def confirmed(html: str) -> dict:
@@ -473,7 +475,9 @@ def test_clear_cases_that_the_filter_shows_are_approved_together(
     assert set(shown(owner)) == {flagged, taken}
     assert AuditEvent.objects.filter(action="decision.made").count() == 3
     again = owner.messages_after("queue-approve", confirmed(html))
-    assert again == ["Nothing was done: none is clear any more."]
+    assert again == ["Approved: 0. Decided already: 3."]
+    # Such as after going back
+    assert "None of these reports is clear" in approve_page(owner, all="on")
 
 
 def test_page_asks_about_the_next_clear_cases_until_none_is_left(
@@ -486,8 +490,11 @@ def test_page_asks_about_the_next_clear_cases_until_none_is_left(
 
     html = approve_page(owner, all="on")
     assert "1 more is clear" in html
-    html = approve_page(owner, **confirmed(html))
+    answer = owner.post("queue-approve", confirmed(html))
 
+    # The browser goes back to a page that it asked for by GET, and reloads one.
+    assert answer["Location"] == f"{owner.url('queue-approve')}?all=on"
+    html = owner.http.get(answer["Location"]).content.decode()
     assert "Approved: 2." in html
     assert "Approve 1 report?" in html
     assert owner.messages_after("queue-approve", confirmed(html)) == ["Approved: 1."]
@@ -548,13 +555,22 @@ def test_case_that_somebody_decided_about_before_is_left_out(owner, api: Api):
 
 
 def test_approval_of_nothing_says_so(owner, stranger, api: Api):
-    choose = ["Choose at least one report first."]
-    assert owner.messages_after("queue-approve", {}) == choose
-    assert owner.messages_after("queue-approve", {"report": "nonsense"}) == choose
+    for query in ("", "?report=nonsense", "?all=on&package=GONE"):
+        answer = owner.http.get(owner.url("queue-approve") + query)
+        assert staff.take_messages(answer) == ["Choose at least one report first."]
     report = create_case(api)
     assert "None of these" in approve_page(stranger, report=report)
-    unknown = {"all": "on", "package": "GONE"}
-    assert owner.messages_after("queue-approve", unknown) == choose
+
+
+def test_nothing_is_approved_without_the_question(owner, api: Api):
+    report = create_case(api)
+
+    asked = owner.post("queue-approve", {"report": report}).content.decode()
+    assert "Approve 1 report?" in asked
+    url = owner.url("queue-approve")
+    owner.http.get(url, {"report": report, "confirmed": "on"})
+
+    assert not Decision.objects.exists()
 
 
 def test_viewer_approves_nothing(viewer, api: Api):

@@ -68,7 +68,7 @@ TABLE = {
     "queue": (ALL, None),
     "queue-notices": (ALL, None),
     "queue-next": (None, WORKERS),
-    "queue-approve": (None, WORKERS),
+    "queue-approve": (WORKERS, WORKERS),
     "queue-assign": (None, WORKERS),
     "queue-note": (None, WORKERS),
     "policy": (ALL, None),
@@ -143,6 +143,8 @@ TABLE = {
     "settings-packages-deactivate": (None, MANAGERS),
     "settings-close": (OWNER, OWNER),
 }
+# What a page asks about that no address names
+QUERIES = {"queue-approve": {"all": "on"}}
 FORMS = {name for name, (_, sends) in TABLE.items() if sends}
 LINK = re.compile(r'<a\b[^>]* href="([^"#]+)')
 FORM = re.compile(r'<form\b[^>]* method="post"[^>]*>')
@@ -190,7 +192,7 @@ def test_each_role_opens_sends_and_is_offered_what_the_table_says(
             continue
         more = page_arguments(name, rows)
         if is_lowest(role, sees or ALL):
-            opened = visitor.get(name, **more)
+            opened = visitor.get(name, query=QUERIES.get(name), **more)
             assert opened.status_code == (200 if sees else 405), (role, name)
             for page, of in offered(opened):
                 assert role in (TABLE[page][of] or ()), (role, name, page)
@@ -353,7 +355,8 @@ def test_pages_are_not_cached_and_have_no_script_of_their_own(rows, owner):
     for name, (sees, _) in TABLE.items():
         if sees is None or name.endswith(files):
             continue
-        answer = visitor.get(name, query={"lang": "sw"}, **page_arguments(name, rows))
+        query = {"lang": "sw", **QUERIES.get(name, {})}
+        answer = visitor.get(name, query=query, **page_arguments(name, rows))
         html = answer.content.decode()
         assert answer["Cache-Control"] == "no-store", name
         assert "unsafe" not in answer["Content-Security-Policy"], name

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.contrib import messages
 from django.http import HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
 
-from verification.console.base import Place, post_required
+from verification.console.base import Place, Text, member_required
 from verification.console.case_pages import QueueForm, package_names, queue_form
 from verification.decisions.case_list import QueueFilters, list_case_ids
 from verification.decisions.clear_cases import (
@@ -19,6 +18,7 @@ from verification.decisions.clear_cases import (
     SortedCases,
     Unclear,
     approve_clear,
+    count_decided,
     sort_cases,
 )
 from verification.privacy.disclosures import record_disclosures
@@ -38,25 +38,26 @@ WHY_LEFT_OUT: dict[Unclear, Any] = {
 }
 
 
-@post_required(Permission.DECIDE_REPORTS)
+@member_required(Permission.DECIDE_REPORTS)
 def approve(place: Place) -> HttpResponse:
     """Show which of the chosen cases are clear; a POST with `confirmed` approves them.
 
     `all` stands for all cases that the filters show. The page then asks about the next
     ones, until none is left.
     """
-    posted = place.request.POST
-    form = queue_form(place, posted, package_names(place))
-    chosen = [read_id(one) for one in posted.getlist("report")[:MAX_EXAMINED]]
+    asked = place.request.POST or place.request.GET
+    form = queue_form(place, asked, package_names(place))
+    chosen = [read_id(one) for one in asked.getlist("report")[:MAX_EXAMINED]]
     ids = [one for one in chosen if one]
-    if "confirmed" in posted:
+    if "confirmed" in place.request.POST:
         return _approve(place, form, ids)
     # With invalid filters the list would have more cases than the page showed.
-    if "all" in posted and form.is_valid():
+    if is_all := "all" in asked and form.is_valid():
         ids = _listed(place, form)
-    if not ids:
-        return _back(place, form, error=_("Choose at least one report first."))
-    return _ask(place, form, sort_cases(place.client, place.member, ids), len(ids))
+    elif not ids:
+        return _to(place, "queue", form, error=_("Choose at least one report first."))
+    found = sort_cases(place.client, place.member, ids)
+    return _ask(place, form, found, len(ids), is_all=is_all)
 
 
 def _listed(place: Place, form: QueueForm) -> list[UUID]:
@@ -65,7 +66,7 @@ def _listed(place: Place, form: QueueForm) -> list[UUID]:
 
 
 def _ask(
-    place: Place, form: QueueForm, found: SortedCases, examined: int
+    place: Place, form: QueueForm, found: SortedCases, examined: int, *, is_all: bool
 ) -> HttpResponse:
     clear = found.clear[:MAX_APPROVED]
     left_out = [
@@ -80,7 +81,7 @@ def _ask(
         "left_out_count": sum(count for _why, count, _cases in left_out),
         "later": len(found.clear) - len(clear),
         "filters": _query(form),
-        "is_all": "all" in place.request.POST,
+        "is_all": is_all,
         "back": urlencode(_query(form)),
         "is_cut": examined == MAX_EXAMINED,
         "most": MAX_EXAMINED,
@@ -90,10 +91,11 @@ def _ask(
 
 def _approve(place: Place, form: QueueForm, ids: list[UUID]) -> HttpResponse:
     done, left = approve_clear(place.client, place.member, place.by.actor, ids)
-    if not done and not left:
-        return _back(place, form, error=_("Nothing was done: none is clear any more."))
     texts = [_("Approved: %(done)s.") % {"done": done}]
-    if changed := len(ids) - left - done:
+    # Such as by the first press of a button that was pressed twice
+    if decided := count_decided(place.client, ids) - done:
+        texts.append(_("Decided already: %(count)s.") % {"count": decided})
+    if changed := len(ids) - left - done - decided:
         text = _("Left out, as they changed since the page was shown: %(count)s.")
         texts.append(text % {"count": changed})
     if left:
@@ -101,17 +103,23 @@ def _approve(place: Place, form: QueueForm, ids: list[UUID]) -> HttpResponse:
     said = " ".join(texts)
     if "all" in place.request.POST and form.is_valid():
         listed = _listed(place, form)
-        found = sort_cases(place.client, place.member, listed)
-        if found.clear:
-            messages.success(place.request, said)
-            return _ask(place, form, found, len(listed))
-    return _back(place, form, success=said)
+        if sort_cases(place.client, place.member, listed).clear:
+            return _to(place, "queue-approve", form, success=said, all="on")
+    return _to(place, "queue", form, success=said)
 
 
-def _back(place: Place, form: QueueForm, **message: Any) -> HttpResponse:
-    """Return to the list with the filters that it had."""
-    answer = place.to("queue", **message)
-    if query := urlencode(_query(form)):
+def _to(
+    place: Place,
+    name: str,
+    form: QueueForm,
+    *,
+    success: str = "",
+    error: Text = "",
+    **more: str,
+) -> HttpResponse:
+    """Redirect to a page with the filters that the list had."""
+    answer = place.to(name, success=success, error=error)
+    if query := urlencode({**_query(form), **more}):
         answer["Location"] += f"?{query}"
     return answer
 

@@ -117,6 +117,12 @@ def approve_clear(
     return done, 0
 
 
+def count_decided(client: Client, report_ids: Collection[UUID]) -> int:
+    """Return how many of the client's reports have a decision or proposal."""
+    made = Decision.objects.filter(**client.lookups, report__in=report_ids)
+    return made.values("report").distinct().count()
+
+
 def _obstacle(case: Any, member: Member) -> Unclear | None:
     """Return why a case is not clear, before its findings are read."""
     report = case.report
