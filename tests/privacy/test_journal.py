@@ -30,7 +30,11 @@ from tests.world.corrections import (
     reviewer,
 )
 from tests.world.rules import create_rule
-from verification.backups.archive import copy_documents, restore_documents
+from verification.backups.archive import (
+    BackupError,
+    copy_documents,
+    restore_documents,
+)
 from verification.checks.models import CheckResult
 from verification.files.storage import store
 from verification.privacy import erasure as erasures
@@ -364,6 +368,13 @@ def test_backup_takes_documents_and_journal_out_of_a_bucket(
     assert copied == in_bucket.objects
     assert f"/kyb/{stored.name}" in copied
     assert len(copied) == 2
+
+    in_bucket.refuses_all = True
+    away = r"The documents are away: ClientError \(403\)\."
+    with pytest.raises(BackupError, match=away):
+        copy_documents(storages["documents"], tmp_path / "copy")
+    with pytest.raises(BackupError, match=away):
+        restore_documents(tmp_path / "copy", storages["documents"])
 
 
 def test_restore_puts_documents_into_a_bucket_and_keeps_newer_ones(

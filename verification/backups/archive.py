@@ -49,6 +49,7 @@ from verification.db.encryption import (
     unseal,
 )
 from verification.values.clock import now
+from verification.web.log import error_name
 
 FORMAT = 2
 # Format 1 has no seal, and named one migration of each app, by its spelling the last.
@@ -418,6 +419,18 @@ def _opens(column: str, row: object, sealed: bytes) -> bool:
     return True
 
 
+@contextmanager
+def _explain_storage() -> Iterator[None]:
+    """Raise BackupError for the errors of a bucket, which are no OSErrors."""
+    try:
+        yield
+    except (OSError, BackupError):
+        raise
+    except Exception as e:
+        raise BackupError(f"The documents are away: {error_name(e)}.") from e
+
+
+@_explain_storage()
 def restore_documents(source: Path, storage: Storage) -> list[str]:
     """Save the files that the storage lacks; return the names of differing ones.
 
@@ -469,6 +482,7 @@ def _save_document(storage: Storage, name: str, content: bytes) -> None:
     _sync(path.parent)
 
 
+@_explain_storage()
 def copy_documents(storage: Storage, target: Path, folder: str = "") -> None:
     """Copy all files of the storage into a folder."""
     try:
