@@ -537,7 +537,7 @@ def test_anchor_that_cannot_be_read_must_be_mended(events, documents: Path):
     anchor.symlink_to("gone")
     (fault,) = faults()
     assert fault.startswith("The folder of anchors cannot be read: ")
-    with pytest.raises(CommandError, match="ends when it is mended"):
+    with pytest.raises(CommandError, match="Mend this first: The folder of anchors"):
         explain(fault)
 
     anchor.unlink()
@@ -588,8 +588,13 @@ def test_folder_that_is_full_or_away_stops_an_explanation(events, documents: Pat
     change(events[4], actor="eve")
     (text,) = faults()
     shutil.rmtree(documents)
+    (documents / "audit").mkdir(parents=True)
+    (documents / "audit" / f"{now():%Y-%m}").write_text("A file where the folder was")
+    with pytest.raises(CommandError, match=r"away or full: FileExistsError"):
+        explain(text)
+    shutil.rmtree(documents)
     documents.write_text("A file where the folder was")
-    away = r"away or full: NotADirectoryError \(Not a directory\)\."
+    away = r"NotADirectoryError \(Not a directory\)\."
     with pytest.raises(CommandError, match=away):
         explain(text)
 
@@ -600,8 +605,10 @@ def test_commands_say_that_the_bucket_of_anchors_is_away(
     change(events[4], actor="eve")
     *_, text = faults()
     in_bucket.refuses_all = True
-    with pytest.raises(CommandError, match=r"away or full: ClientError \(403\)\."):
+    first = r"Mend this first: The folder of anchors .*: ClientError \(403\)\."
+    with pytest.raises(CommandError, match=first):
         explain(text)
+    assert not AuditEvent.objects.filter(action="audit-trail.explained").exists()
     with pytest.raises(CommandError, match=r"away or full: ClientError \(403\)\."):
         call_command("audit_trail", "accept", "--reason", "A restore")
 

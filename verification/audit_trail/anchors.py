@@ -40,6 +40,8 @@ FOLDER = "audit"
 # The end of the names of files by `accept` and `explain`, which are found without
 # reading all anchors.
 DECLARED = "declared"
+# The beginning of the fault of a folder or bucket that is away.
+UNREADABLE = "The folder of anchors cannot be read"
 EVERY = timedelta(hours=1)
 # After this an anchor that could not be written is a fault.
 LATE = timedelta(hours=3)
@@ -177,7 +179,7 @@ def check_anchors(
     try:
         signed = list(islice(_read(found, newest_first=True), newest))[::-1]
     except journal.JournalUnavailable as e:
-        return [f"The folder of anchors cannot be read: {e}."], Counter()
+        return [f"{UNREADABLE}: {e}."], Counter()
     keys = _count_keys(signed)
     trusted = trusted or _trusted_keys(signed)
     # A check of the newest files finds the same fault as one of all.

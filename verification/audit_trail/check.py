@@ -52,10 +52,8 @@ WHERE NOT EXISTS (SELECT FROM audit_trail_auditseal s WHERE s.event_id = e.id)
     AND NOT EXISTS (SELECT FROM audit_trail_unsealedevent u WHERE u.event_id = e.id)
 LIMIT %s
 """  # noqa: S608
-# Faults that end when a job or the folder works again. Until then they hide others.
-MENDED = re.compile(
-    r"The folder of anchors .*|.* (still waits for its seal|have no anchor)\."
-)
+# Faults that end when a job works again. Until then they hide others.
+MENDED = re.compile(r".* (still waits for its seal|have no anchor)\.")
 
 log = logging.getLogger("verification.audit_trail")
 
@@ -96,6 +94,10 @@ def explain(
     does not find one of them, and JournalUnavailable.
     """
     found = check_everything(lines=lines).faults
+    for fault in found:
+        if fault.startswith(anchors.UNREADABLE):
+            # It hides faults.
+            raise NotExplained(f"Mend this first: {fault}")
     for fault in faults:
         if fault not in found:
             raise NotExplained(f"The check finds no such fault: {fault}")
