@@ -102,6 +102,15 @@ def test_range_names_its_check_and_times():
     assert draw_ranges("c", WORDS, []) == ""
 
 
+def test_phone_shows_fewer_times_on_a_scale_of_many():
+    took = Duration(timedelta(seconds=1), timedelta(seconds=15))
+    drawn = draw_ranges("c", WORDS, [("KRA PIN", took)])
+
+    times = re.findall(r'<text( class="wide-only")? x="[^0"][^>]*>([^<]*)<', drawn)
+    assert [time for _, time in times] == ["1 s", "2 s", "4 s", "8 s", "15 s"]
+    assert [time for wide, time in times if not wide] == ["1 s", "4 s", "15 s"]
+
+
 @pytest.mark.parametrize("values", [[], [1], [0, 0], [None, 3, None]])
 def test_spark_needs_a_course(values):
     assert draw_spark(values) == ""

@@ -40,6 +40,8 @@ TICKS = [
     )
 ]
 MOST_TICKS = 5
+# A label for which a phone has no room
+WIDE_ONLY = SafeString(' class="wide-only"')
 LINES_HEIGHT = 150
 DOT = '<circle class="f1" cx="{}" cy="{}" r="{}"/>'
 
@@ -217,15 +219,19 @@ def draw_ranges(
             )
         )
     ticks = [(share(tick), tick) for tick in TICKS if 0 <= share(tick) <= 100]
-    step = math.ceil(len(ticks) / MOST_TICKS) or 1
+    ticks = ticks[:: math.ceil(len(ticks) / MOST_TICKS) or 1]
+    left_out = range(1, len(ticks), 2) if len(ticks) > 3 else ()
     bottom = ROW * len(rows)
     grid = format_html_join(
         "",
         '<line class="grid" x1="{0}" x2="{0}" y1="0" y2="{1}"/>'
-        '<text x="{0}" y="{2}" text-anchor="{3}">{4}</text>',
+        '<text{5} x="{0}" y="{2}" text-anchor="{3}">{4}</text>',
         (
-            (_x(x), bottom, bottom + 18, _anchor(x), duration_text(tick))
-            for x, tick in ticks[::step]
+            (
+                *(_x(x), bottom, bottom + 18, _anchor(x), duration_text(tick)),
+                WIDE_ONLY if n in left_out else "",
+            )
+            for n, (x, tick) in enumerate(ticks)
         ),
     )
     inside = grid + SafeString("".join(lines))
@@ -388,12 +394,11 @@ def _dates(
     """
     chosen = list(_chosen(places, most))
     left_out = range(1, len(chosen) - 1, 2) if len(chosen) > 3 else ()
-    wide_only = SafeString(' class="wide-only"')
     return format_html_join(
         "",
         '<text{} x="{}" y="{}" text-anchor="{}">{}</text>',
         (
-            (wide_only if n in left_out else "", _x(x), height - 4, anchor, labels[at])
+            (WIDE_ONLY if n in left_out else "", _x(x), height - 4, anchor, labels[at])
             for n, (at, x, anchor) in enumerate(chosen)
         ),
     )
