@@ -122,7 +122,10 @@ def links_of(service, workspace: str, cause: str) -> dict[str, str]:
 
 def order_all(page) -> None:
     page.get_by_role("link", name="Order from a file").first.click()
+    checks = page.get_by_role("heading", name="Checks", exact=True)
+    expect(checks).to_be_visible()
     page.get_by_role("radio", name="Loan").check()
+    expect(checks).to_be_hidden()
     page.get_by_role("button", name="Continue").click()
     wrong = file_of("applicants.csv", csv_file(HEADINGS, *WRONG))
     page.locator("input[type=file]").set_input_files([wrong])
