@@ -272,6 +272,7 @@ WRONG_CELLS = [
     ("ID number", "312345.61", "Enter the number as on the ID card."),
     ("ID number", "27 03 1990", "Enter the number as on the ID card."),
     ("Date of birth", "13/31/1990", "Write the day as 1990-12-31"),
+    ("Date of birth", "31/02/1990", "The month has no such day"),
     ("Date of birth", "2999-01-01", "Choose a day that has passed"),
     ("Date of birth", "01/01/1899", "Choose a day that has passed"),
     ("When it was given", "yesterday", "Write the time as"),

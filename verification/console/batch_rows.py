@@ -53,6 +53,8 @@ MONTHS = {
 # A day as the number that a spreadsheet keeps of it: 1927 to 2064
 SERIAL_DAY = re.compile(r"([1-5]\d{4})(?:\.0+)?")
 SERIAL_ZERO = date(1899, 12, 30)
+# A day that only a calendar can refuse
+WHOLE_DAY = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 # A long number that a spreadsheet has shortened, such as 2.54712E+11
 SHORTENED = re.compile(r"\d([.,]\d+)?E\+?\d+", re.IGNORECASE)
 YES, NO = {"yes", "y", "true", "1", "ndiyo", "on"}, {"no", "n", "false", "0", "hapana"}
@@ -65,6 +67,7 @@ BROKEN = _("The spreadsheet has no value here. Type it as text")
 MADE_DAY = _("The spreadsheet has made a day of it. Type it as text")
 ROUNDED = _("The spreadsheet has rounded this number. Type it as text")
 NO_DAY = _("Write the day as 1990-12-31 or 31/12/1990")
+NO_SUCH_DAY = _("The month has no such day")
 NO_MOMENT = _("Write the time as 2026-01-31 14:30 or 31/01/2026 14:30")
 NO_FLAG = _("Write yes or no")
 NO_NAME = _("This is not a name. Write the name, or leave the row out")
@@ -227,7 +230,9 @@ def _read_time(text: str, kind: str) -> tuple[str, Text]:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return "", NO_DAY if kind == "DATE" else NO_MOMENT
+        if kind == "MOMENT":
+            return "", NO_MOMENT
+        return "", NO_SUCH_DAY if WHOLE_DAY.fullmatch(text) else NO_DAY
     if kind == "MOMENT":
         return moment.isoformat() if moment.tzinfo else f"{moment:{MOMENT_FORMAT}}", ""
     return moment.date().isoformat(), ""
