@@ -244,6 +244,26 @@ def approve(hands) -> None:
     expect(hands.page.get_by_text("The decision counts now.")).to_be_visible()
 
 
+def test_what_is_filled_in_before_htmx_is_there_counts(page, own_client, service):
+    page.set_viewport_size(DESK)
+    email = "slow-line@jobs.test"
+    add_member(service, email, own_client.workspace, "OFFICER")
+    log_in(page, service, email)
+    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    hands, held = Hands(page), []
+    page.route("**/htmx-2.min.js", lambda route: held.append(route))
+
+    with page.expect_request("**/htmx-2.min.js"):
+        page.goto(f"{page.url}reports/new")
+    hands.choose("National identity")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("Figures")
+    held[0].continue_()
+
+    expect(hands.field("ID number")).to_be_visible()
+    expect(page.locator("#found").get_by_role("link", name="Figures")).to_be_visible()
+
+
 def press_access_key(page, key: str) -> None:
     """Press Alt and the key. `keyboard.press` leaves out the text of such a key."""
     pressed = {

@@ -1,6 +1,20 @@
 // Comfort for the console: each page works without it.
 "use strict";
 
+// htmx starts after the first frame. It is told then what was filled in before.
+const htmxScript = document.createElement("script");
+const early = new Set();
+const remember = (event) => early.add(event.target);
+document.addEventListener("input", remember);
+htmxScript.src = document.currentScript.dataset.htmx;
+htmxScript.onload = () => {
+  document.removeEventListener("input", remember);
+  for (const one of early) one.dispatchEvent(new Event("input", { bubbles: true }));
+  document.activeElement?.dispatchEvent(new Event("focus"));
+};
+const startHtmx = () => setTimeout(() => document.head.append(htmxScript));
+addEventListener("load", () => requestAnimationFrame(startHtmx));
+
 // What only a script can do is hidden until it runs.
 function showWhatNeedsScript(root) {
   for (const one of root.querySelectorAll("[data-script]")) one.hidden = false;
