@@ -167,6 +167,18 @@ def test_template_has_what_the_choice_needs(admin, format, chosen, headings):
     assert found == headings
 
 
+def test_choice_is_kept_while_it_is_changed(admin):
+    sender = Sender(admin, choice(consent="SERVICE_HOSTED", payment_mode="CANDIDATE"))
+    page = unescape(admin.http.get(sender.url).content.decode())
+    (address,) = re.findall(r'<a href="([^"]*)">Other checks, consent or payer', page)
+
+    page = admin.http.get(admin.url("reports-batch-new") + address).content.decode()
+
+    chosen = re.findall(r'value="(\w+)"[^>]* checked', page)
+    assert {*chosen} >= {"IDENTITY", "SERVICE_HOSTED", "CANDIDATE"}
+    assert "There is a problem" not in page
+
+
 @pytest.mark.parametrize("language", ["en", "sw"])
 def test_filled_template_is_ordered_in_each_language(sender, language):
     url = sender.visitor.url("reports-batch-template", format="csv")

@@ -170,10 +170,14 @@ def _uploads(place: Place) -> Any:
 
 @member_required(Permission.ORDER)
 def upload(place: Place) -> HttpResponse:
-    """Show the choice, then the form of the file; a POST keeps the file's rows."""
+    """Show the choice, then the form of the file; a POST keeps the file's rows.
+
+    With the step `choice` the member changes what was chosen.
+    """
     place.require_live()
-    chosen = choice_form(place, place.request.GET if _has_choice(place) else None)
-    if not (_has_choice(place) and chosen.is_valid()):
+    step = place.request.GET.get("step", "")
+    chosen = choice_form(place, place.request.GET if step else None)
+    if step in {"", "choice"} or not chosen.is_valid():
         return _render_choice(place, chosen)
     choice = chosen.choice
     inputs = common_inputs(choice, place.offer)
@@ -216,10 +220,6 @@ def _render_choice(place: Place, form: ChoiceForm) -> HttpResponse:
     kind = form.data.get("subject_type") or form.initial["subject_type"]
     is_company = kind == SubjectType.COMPANY
     return place.render("batches/choice", {"form": form, "is_company": is_company})
-
-
-def _has_choice(place: Place) -> bool:
-    return "step" in place.request.GET
 
 
 def _earlier_upload(place: Place) -> Upload | None:
