@@ -82,6 +82,15 @@ def test_subject_sees_the_data_after_the_challenge(granted: Visitor):
     assert FOUND in granted.text()
 
 
+def test_report_is_headed_by_its_number_and_day(granted: Visitor):
+    page = granted.see_data().content.decode()
+
+    (heading,) = re.findall("<h2 [^>]*>(Report .*?)</h2>", page)
+    report = granted.consent.report
+    ordered_at = format_nairobi(report.created_at, "j F Y, H:i T")
+    assert heading == f"Report {report.number} <small>{ordered_at}</small>"
+
+
 def test_page_of_the_decision_leads_to_the_data(granted: Visitor):
     granted.open()
     granted.confirm()

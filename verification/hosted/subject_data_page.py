@@ -129,7 +129,8 @@ def report_view(one: SubjectReport, *, is_short: bool = False) -> View:
     return {
         "report": one.report,
         "number": one.report.number,
-        "facts": list(_facts(one)),
+        "ordered_at": format_nairobi(one.report.created_at, MOMENT),
+        "facts": list(_facts(one, is_short=is_short)),
         "notes": list(_notes(one)),
         "subject": _details(one.report.subject or {}, is_short=is_short),
         # Checks that the subject has to look at come first.
@@ -203,14 +204,16 @@ def _rerun_end(rerun: Rerun, correction: Correction) -> str:
     return ends[ResultStatus(rerun.result.status)]
 
 
-def _facts(one: SubjectReport) -> Iterator[tuple[str, str]]:
+def _facts(one: SubjectReport, *, is_short: bool) -> Iterator[tuple[str, str]]:
     report = one.report
     requester = report.workspace.requester
     yield _("Asked by"), ", ".join(filter(None, [requester.name, requester.contact]))
     yield _("Why"), one_line(report.purpose)
     if report.reference:
         yield _("Reference"), one_line(report.reference)
-    yield _("Ordered at"), format_nairobi(report.created_at, MOMENT)
+    # The heading on the page says when.
+    if not is_short:
+        yield _("Ordered at"), format_nairobi(report.created_at, MOMENT)
     yield _("State"), str(REPORT_STATES[report.status])
     if consent := _consent_text(one):
         yield _("Your consent"), consent
