@@ -27,7 +27,7 @@ from verification.backoffice.models import AuditEvent
 from verification.checks.models import ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.subject_decisions import Evidence, decline
-from verification.console.words import WORDS, Topic
+from verification.console.words import STATES, WORDS, Topic
 from verification.console.workspace import CLOSED_REASON
 from verification.decisions.case_list import Standing
 from verification.decisions.models import DecisionStatus
@@ -222,6 +222,13 @@ def test_report_is_listed_by_its_status(owner, api):
         assert made in owner.page("reports", query={"status": status}), status
         other = "READY" if status != "READY" else "FAILED"
         assert made not in owner.page("reports", query={"status": other}), status
+
+
+def test_word_of_a_state_has_the_same_ground_on_all_pages():
+    grounds: dict[str, str] = {}
+    for state in (one for states in STATES.values() for one in states.values()):
+        words = str(state.words)
+        assert grounds.setdefault(words, state.ground) == state.ground, words
 
 
 @pytest.mark.parametrize("topic", Topic)

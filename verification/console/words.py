@@ -181,13 +181,13 @@ STATES: dict[Topic, Mapping[str, State]] = {
         ),
     },
     Topic.DELIVERY: {
-        DeliveryStatus.PENDING: State(_("Waiting"), "is-info", "clock"),
+        DeliveryStatus.PENDING: State(_("Waiting")),
         DeliveryStatus.RETRYING: State(_("Retrying"), "is-wait", "rotate-cw"),
         DeliveryStatus.DELIVERED: State(_("Delivered"), "is-ok", "circle-check"),
         DeliveryStatus.FAILED: State(_("Failed"), "is-bad", "circle-x"),
     },
     Topic.MESSAGE: {
-        NotificationStatus.PENDING: State(_("Waiting to be sent"), "is-info", "clock"),
+        NotificationStatus.PENDING: State(_("Waiting to be sent")),
         NotificationStatus.SENT: State(_("Sent"), "is-ok", "circle-check"),
         NotificationStatus.FAILED: State(_("Could not be sent"), "is-bad", "circle-x"),
         NotificationStatus.CANCELLED: State(_("Not needed any more"), "", "ban"),
