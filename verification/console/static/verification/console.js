@@ -84,9 +84,10 @@ document.addEventListener("change", (event) => {
     if (one.name === name) one.checked = event.target.checked;
 });
 
-// The tab of the page is in sight, also where the style sheet's rule for it is unknown.
-for (const tab of document.querySelectorAll(".tabs [aria-current]"))
-  tab.parentElement.scrollLeft ||= tab.offsetLeft + tab.offsetWidth - tab.parentElement.offsetWidth;
-
 showWhatNeedsScript(document);
 document.addEventListener("htmx:afterSwap", (event) => showWhatNeedsScript(event.target));
+
+// The tab of the page is in sight, also where the style sheet's rule for it is unknown.
+if (!CSS.supports("scroll-initial-target", "nearest"))
+  for (const tab of document.querySelectorAll(".tabs [aria-current]"))
+    tab.parentElement.scrollLeft = tab.offsetLeft + tab.offsetWidth - tab.parentElement.offsetWidth;
