@@ -50,8 +50,6 @@ SWAGGER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# The icons in the samples of rendered guides
-SAMPLE_ICONS = {"copy", "info"}
 MOST_FOUND = 50
 EXCERPT = 160
 MARKDOWN = "text/markdown; charset=utf-8"
@@ -61,7 +59,7 @@ def render_docs(
     request: HttpRequest, template: str, here: str, **context: Any
 ) -> HttpResponse:
     """Render a page in the frame of the docs; `here` is its place in the navigation."""
-    shared = {"here": here, "groups": navigation(), "icons": set(SAMPLE_ICONS)}
+    shared = {"here": here, "groups": navigation()}
     response = render(request, template, shared | context)
     allow_sources(response, script_src=["'self'"])
     return response

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.template import Context, Template
 from django.template.loader import render_to_string
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
@@ -144,6 +145,7 @@ def trusted(html: str) -> SafeString:
 def parser() -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.core.ruler.push("docs", _adapt)
+    callout = Template('<div class="callout">{% icon "info" %}<div>').render(Context())
     rules = {
         "samples": _samples,
         "table_open": lambda *_: (
@@ -151,10 +153,7 @@ def parser() -> MarkdownIt:
             '<table class="table">'
         ),
         "table_close": lambda *_: "</table></div>",
-        "blockquote_open": lambda *_: (
-            '<div class="callout"><svg class="icon" aria-hidden="true">'
-            '<use href="#icon-info"/></svg><div>'
-        ),
+        "blockquote_open": lambda *_: callout,
         "blockquote_close": lambda *_: "</div></div>",
     }
     for name, rule in rules.items():
@@ -241,7 +240,7 @@ def sample(code: str, language: str, name: str = "") -> dict[str, Any]:
 
 
 def render_samples(name: str, samples: list[dict[str, Any]]) -> str:
-    context = {"name": name, "samples": samples, "icons": set()}
+    context = {"name": name, "samples": samples}
     return render_to_string("docs/samples.html", context)
 
 

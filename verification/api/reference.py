@@ -137,7 +137,6 @@ def operation_html(name: str, address: str) -> SafeString:
         "status": _success(source)[0],
         "problems": list(_problems(source)),
         "examples": [trusted(text) for text in _examples(operation, address)],
-        "icons": set(),
     }
     return trusted(render_to_string("docs/operation.html", context))
 

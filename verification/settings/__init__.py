@@ -209,7 +209,6 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "verification.web.pages.operator_context",
-                "verification.web.pages.icons_context",
             ],
             # The libraries that our templates use without `{% load %}`
             "builtins": [

@@ -134,11 +134,6 @@ def operator_context(request: HttpRequest | None = None) -> dict[str, Any]:
     return {"operator": settings.OPERATOR_NAME, "contact": settings.OPERATOR_CONTACT}
 
 
-def icons_context(request: HttpRequest) -> dict[str, Any]:
-    """Return the names of the icons that a page draws; it collects them."""
-    return {"icons": set()}
-
-
 def _render_error(name: str, status: int, **context: Any) -> HttpResponse:
     """Render an error page without context processors, and so without queries."""
     return HttpResponse(

@@ -49,37 +49,24 @@ METER = ((0, 30, 0.0, 18.2), (30, 70, 20.2, 23.6), (70, 100, 45.8, 18.2))
 
 @cache
 def drawings() -> dict[str, SafeString]:
-    """Return the symbol of each icon by its name, with an id no heading has."""
-    symbols = re.findall(r'<symbol id="([^"]+)"(.*</symbol>)', ICONS.read_text())
+    """Return what each icon draws, by its name: a square of 24 units."""
+    symbols = re.findall(r'<symbol id="([^"]+)".*?>(.*)</symbol>', ICONS.read_text())
     # A file of this package: nothing in it comes from people.
-    return {
-        name: mark_safe(f'<symbol id="icon-{name}"{rest}')  # noqa: S308
-        for name, rest in symbols
-    }
+    return {name: mark_safe(drawn) for name, drawn in symbols}  # noqa: S308
 
 
-@register.simple_tag(takes_context=True)
-def icon(context: dict[str, Any], name: str, size: str = "") -> SafeString:
-    """Draw an icon that stands beside its word. `{% icons %}` sends its symbol."""
-    context["icons"].add(name)
-    return _use(name, size)
-
-
+@register.simple_tag
 @cache
-def _use(name: str, size: str = "") -> SafeString:
+def icon(name: str, size: str = "") -> SafeString:
+    """Draw an icon that stands beside its word.
+
+    Each one holds its drawing: a browser lays out references to it more slowly, and the
+    repeated drawings compress.
+    """
     css = f"icon icon-{size}" if size else "icon"
     return format_html(
-        '<svg class="{}" aria-hidden="true"><use href="#icon-{}"/></svg>', css, name
-    )
-
-
-@register.simple_tag(takes_context=True)
-def icons(context: dict[str, Any], name: str = "icons") -> SafeString:
-    """Send the symbols of the icons that the page has drawn until here."""
-    symbols = "".join(drawings()[one] for one in sorted(context["icons"]))
-    return format_html(
-        '<svg class="sprite" id="{}" aria-hidden="true">{}</svg>',
-        *(name, mark_safe(symbols)),  # noqa: S308
+        '<svg class="{}" viewBox="0 0 24 24" aria-hidden="true">{}</svg>',
+        *(css, drawings()[name]),
     )
 
 
@@ -94,33 +81,23 @@ def crumbs(content: SafeString) -> SafeString:
     )
 
 
-@register.simple_tag(takes_context=True)
-def badge(context: dict[str, Any], code: str, topic: str) -> SafeString:
+@register.simple_tag
+def badge(code: str, topic: str) -> SafeString:
     """Show a state: icon, word and ground, in this order."""
-    drawn, icon_name = _badge(code, topic, get_language())
-    context["icons"].add(icon_name)
-    return drawn
+    return _badge(code, topic, get_language())
 
 
 @cache
-def _badge(code: str, topic: str, language: str | None) -> tuple[SafeString, str]:
-    """Return the badge in the active language, and its icon: lists have dozens."""
+def _badge(code: str, topic: str, language: str | None) -> SafeString:
+    """Return the badge in the active language: lists have dozens."""
     state = STATES[Topic(topic)].get(code, State(code))
-    title = capfirst(str(state.words))
-    return _mark(title, state.icon, state.ground), state.icon
+    return mark(capfirst(str(state.words)), state.icon, state.ground)
 
 
-@register.simple_tag(takes_context=True)
-def mark(
-    context: dict[str, Any], title: str, icon_name: str, ground: str = ""
-) -> SafeString:
+@register.simple_tag
+def mark(title: str, icon_name: str, ground: str = "") -> SafeString:
     """Show a state that has no code: `{% mark _("On") "circle-check" "is-ok" %}`."""
-    context["icons"].add(icon_name)
-    return _mark(title, icon_name, ground)
-
-
-def _mark(title: str, icon_name: str, ground: str) -> SafeString:
-    shown = (f"badge {ground}".strip(), _use(icon_name), title)
+    shown = (f"badge {ground}".strip(), icon(icon_name), title)
     return format_html('<span class="{}">{} {}</span>', *shown)
 
 

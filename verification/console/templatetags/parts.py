@@ -89,10 +89,8 @@ def card_title(name: str, title: str) -> SafeString:
     return card_head("", name, title)
 
 
-@register.simple_block_tag(takes_context=True)
-def callout(
-    context: dict[str, Any], content: str, css: str = "", role: str = ""
-) -> SafeString:
+@register.simple_block_tag
+def callout(content: str, css: str = "", role: str = "") -> SafeString:
     """Show a remark beside its matter: `{% callout "is-wait" %}...{% endcallout %}`.
 
     Its ground is is-wait, is-bad, is-ok, is-sand or none, and chooses its icon.
@@ -102,15 +100,13 @@ def callout(
         '<p class="callout {}"{}>{}<span>{}</span></p>',
         css,
         format_html(' role="{}"', role) if role else "",
-        icon(context, CALLOUT_ICONS.get(ground, "info")),
+        icon(CALLOUT_ICONS.get(ground, "info")),
         content,
     )
 
 
-@register.simple_block_tag(takes_context=True)
-def nothing(
-    context: dict[str, Any], content: str, icon_name: str, text: str, form: Any = None
-) -> SafeString:
+@register.simple_block_tag
+def nothing(content: str, icon_name: str, text: str, form: Any = None) -> SafeString:
     """Say why a list has no rows; its content leads to the first one.
 
     After a filter, by the `form` of the list, it leads to the list without filters.
@@ -118,32 +114,26 @@ def nothing(
     if form and form.has_changed():
         text = _("Nothing matches these filters.")
         content = format_html('<a href="?">{}</a>', _("Clear them"))
-    shown = (icon(context, icon_name), text, content)
+    shown = (icon(icon_name), text, content)
     return format_html('<div class="empty">{}<p>{}</p>{}</div>', *shown)
 
 
-@register.inclusion_tag("console/parts/field.html", takes_context=True)
+@register.inclusion_tag("console/parts/field.html")
 def field(
-    context: dict[str, Any],
-    field: Any,
-    *,
-    cards: bool | str = False,
-    grow: bool = False,
+    field: Any, *, cards: bool | str = False, grow: bool = False
 ) -> dict[str, Any]:
     """Show one field of a form: `{% field form.package cards=True %}`."""
-    shown = {"field": field, "cards": cards, "grow": grow}
-    return shown | {"icons": context["icons"]}
+    return {"field": field, "cards": cards, "grow": grow}
 
 
-@register.inclusion_tag("console/parts/fields.html", takes_context=True)
-def fields(context: dict[str, Any], form: Any) -> dict[str, Any]:
+@register.inclusion_tag("console/parts/fields.html")
+def fields(form: Any) -> dict[str, Any]:
     """Show all fields of a form, or those of a list."""
-    return {"form": form, "icons": context["icons"]}
+    return {"form": form}
 
 
-@register.simple_block_tag(takes_context=True)
+@register.simple_block_tag
 def step(
-    context: dict[str, Any],
     content: str,
     number: int,
     title: str,
@@ -155,7 +145,7 @@ def step(
     return format_html(
         '<li{}><span class="mark">{}</span><div{}><h3>{}{}</h3>{}</div></li>',
         mark_safe(' class="is-done"') if is_done else "",
-        icon(context, "check") if is_done else number,
+        icon("check") if is_done else number,
         format_html(' class="{}"', css) if css else "",
         *(title, done if is_done else "", content),
     )
@@ -184,7 +174,7 @@ def section_link(context: dict[str, Any], section: Section) -> SafeString:
         '<a href="{}"{}>{} {}{}</a>',
         place.url(section.name),
         SafeString(' aria-current="page"' if is_here else ""),
-        icon(context, section.icon),
+        icon(section.icon),
         section.label,
         _waiting(count) if count else "",
     )
@@ -221,7 +211,7 @@ def go(
         '<a class="{}" href="{}">{}{}</a>',
         f"button {css}".strip(),
         context["place"].url(name, **more),
-        *_label(context, title, icon_name),
+        *_label(title, icon_name),
     )
 
 
@@ -243,12 +233,12 @@ def act(
         context["place"].url(name, **more),
         CsrfTokenNode().render(context),
         format_html(' class="{}"', css) if css else "",
-        *_label(context, title, icon_name),
+        *_label(title, icon_name),
     )
 
 
-def _label(context: dict[str, Any], title: str, icon_name: str) -> tuple[str, str]:
-    drawn = format_html("{} ", icon(context, icon_name)) if icon_name else ""
+def _label(title: str, icon_name: str) -> tuple[str, str]:
+    drawn = format_html("{} ", icon(icon_name)) if icon_name else ""
     return drawn, title
 
 
@@ -275,10 +265,10 @@ def report_warnings(context: dict[str, Any], report: Report) -> SafeString:
     """
     drawn = []
     if report.restricted_at:
-        drawn.append(mark(context, _("Do not use"), "ban", "is-bad"))
+        drawn.append(mark(_("Do not use"), "ban", "is-bad"))
     if report.pk in context.get("disputed", ()):
         text = _("Under correction")
-        drawn.append(mark(context, text, "message-square-warning", "is-wait"))
+        drawn.append(mark(text, "message-square-warning", "is-wait"))
     return format_html_join("", " {}", ([one] for one in drawn))
 
 
