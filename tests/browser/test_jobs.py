@@ -270,6 +270,27 @@ def test_what_is_filled_in_before_htmx_is_there_counts(page, own_client, service
     expect(page.locator("#found").get_by_role("link", name="Figures")).to_be_visible()
 
 
+def test_what_is_found_stays_closed_for_a_member_who_has_gone_on(
+    page, own_client, service
+):
+    page.set_viewport_size(DESK)
+    email = "gone-on@jobs.test"
+    add_member(service, email, own_client.workspace, "OFFICER")
+    log_in(page, service, email)
+    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    held, search = [], re.compile(r"/find/\?.*search=Figures")
+    page.route(search, lambda route: held.append(route))
+
+    with page.expect_request(search):
+        page.keyboard.press("Control+k")
+        page.keyboard.type("Figures")
+    page.keyboard.press("Tab")
+    held[-1].continue_()
+
+    expect(page.locator("#found a").last).to_be_attached()
+    expect(page.locator("#found")).to_be_hidden()
+
+
 def press_access_key(page, key: str) -> None:
     """Press Alt and the key. `keyboard.press` leaves out the text of such a key."""
     pressed = {

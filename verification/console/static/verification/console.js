@@ -44,7 +44,7 @@ document.addEventListener("keydown", (event) => {
 function hideFound() {
   if (found) found.hidden = true;
 }
-found?.addEventListener("htmx:afterSwap", () => (found.hidden = false));
+found?.addEventListener("htmx:afterSwap", () => (found.hidden = !find.form.contains(document.activeElement)));
 find?.addEventListener("focus", () => (found.hidden = found.childElementCount === 0));
 find?.form.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
