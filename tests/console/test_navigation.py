@@ -42,6 +42,10 @@ def test_navigation_counts_what_waits_and_says_what_is_late(owner, api: Api):
     assert found["Queue"] == "1 late , of 2 cases"
     assert found["Monitoring"] == "1 unread alerts"
 
+    owner.http.cookies[settings.LANGUAGE_COOKIE_NAME] = "sw"
+    found = counts(owner.page("keys"))
+    assert found["Foleni"].startswith("1 imechelewa ,")
+
 
 def test_navigation_counts_up_to_a_limit(owner, api: Api, stop_counting_at):
     stop_counting_at(1)

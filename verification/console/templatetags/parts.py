@@ -10,6 +10,7 @@ from django.template.defaulttags import CsrfTokenNode
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from verification.console.navigation import Count, Section
 from verification.console.templatetags.console import icon, mark, subject_name
@@ -183,7 +184,9 @@ def section_link(context: dict[str, Any], section: Section) -> SafeString:
 def _waiting(count: Count) -> SafeString:
     number: SafeString | str = count.text(count.waiting)
     if count.late:
-        late = _("%(late)s late") % {"late": count.text(count.late)}
+        late = ngettext("%(late)s late", "%(late)s late", count.late) % {
+            "late": count.text(count.late)
+        }
         number = format_html(
             '{}<span class="heard">, {} {}</span>', late, _("of"), count.waiting
         )
