@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django import forms
@@ -14,6 +15,7 @@ from django.utils.formats import date_format
 from django.utils.safestring import SafeString
 from django.utils.text import format_lazy
 from django.utils.timezone import localdate
+from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from verification.api.authentication import EXPORTS_PER_MINUTE
@@ -484,6 +486,12 @@ def _package_rows(place: Place, figures: Figures) -> list[list[Text]]:
 
 def _step_label(day: date, days: Days) -> str:
     pattern = "M Y" if days.step is Step.MONTH else "j M"
+    return _written(day, pattern, get_language())
+
+
+@lru_cache(maxsize=1000)
+def _written(day: date, pattern: str, language: str | None) -> str:
+    """Return the day in the active language: each chart of a page has the same days."""
     return date_format(day, pattern)
 
 
