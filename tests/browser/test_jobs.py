@@ -152,15 +152,19 @@ WAYS = {
 }
 
 
+def enter(page, service, client, email, **settings):
+    """Log a new officer of the client in, whose workspace gets these settings."""
+    add_member(service, email, client.workspace, "OFFICER", **settings)
+    log_in(page, service, email)
+    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+
+
 @pytest.fixture(params=WAYS)
 def hands(browser, service, own_client, request):
     """Return the hands of an officer whose workspace decides within a day."""
     kind, options = WAYS[request.param]
     page = browser.new_context(locale="en-KE", **options).new_page()
-    email = f"{request.param}@jobs.test"
-    add_member(service, email, own_client.workspace, "OFFICER", decision_hours=24)
-    log_in(page, service, email)
-    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    enter(page, service, own_client, f"{request.param}@jobs.test", decision_hours=24)
     yield kind(page)
     page.context.close()
 
@@ -246,10 +250,7 @@ def approve(hands) -> None:
 
 def test_what_is_filled_in_before_htmx_is_there_counts(page, own_client, service):
     page.set_viewport_size(DESK)
-    email = "slow-line@jobs.test"
-    add_member(service, email, own_client.workspace, "OFFICER")
-    log_in(page, service, email)
-    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    enter(page, service, own_client, "slow-line@jobs.test")
     hands, held = Hands(page), []
     page.route("**/htmx-2.min.js", lambda route: held.append(route))
 
@@ -274,10 +275,7 @@ def test_what_is_found_stays_closed_for_a_member_who_has_gone_on(
     page, own_client, service
 ):
     page.set_viewport_size(DESK)
-    email = "gone-on@jobs.test"
-    add_member(service, email, own_client.workspace, "OFFICER")
-    log_in(page, service, email)
-    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    enter(page, service, own_client, "gone-on@jobs.test")
     held, search = [], re.compile(r"/find/\?.*search=Figures")
     page.route(search, lambda route: held.append(route))
 
@@ -307,10 +305,7 @@ def press_access_key(page, key: str) -> None:
 
 
 def test_officer_works_through_the_queue_by_its_keys(page, own_client, service):
-    email = "keys@jobs.test"
-    add_member(service, email, own_client.workspace, "OFFICER", decision_hours=24)
-    log_in(page, service, email)
-    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    enter(page, service, own_client, "keys@jobs.test", decision_hours=24)
     own_client.order(person())
     rows = page.locator("tbody tr")
     page.goto(f"{page.url}queue/")
@@ -328,10 +323,7 @@ def test_section_is_fetched_while_the_button_of_the_mouse_is_down(
     page, own_client, service
 ):
     page.set_viewport_size(DESK)
-    email = "early@jobs.test"
-    add_member(service, email, own_client.workspace, "OFFICER")
-    log_in(page, service, email)
-    page.wait_for_url(re.compile("/console/.*/sandbox/"))
+    enter(page, service, own_client, "early@jobs.test")
 
     # On the icon, of whose lines the browser would not know the link
     page.locator(".side a", has_text="Reports").hover(position={"x": 20, "y": 10})

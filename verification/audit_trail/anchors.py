@@ -168,7 +168,7 @@ def check_anchors(
 ) -> tuple[list[str], Counter[str]]:
     """Return the faults of the anchors, and the number of files of each key.
 
-    With `newest` it reads so many files alone: a job ends after two minutes, and a file
+    `newest` limits the files that it reads: a job ends after two minutes, and a file
     of a bucket takes 50 ms. A changed event changes all hashes behind it, so each
     anchor that is younger than the event and older than the change differs.
     Files of a key that is not trusted are a fault, and count no more. Trusted are the

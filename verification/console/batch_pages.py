@@ -172,7 +172,7 @@ def _uploads(place: Place) -> Any:
 def upload(place: Place) -> HttpResponse:
     """Show the choice, then the form of the file; a POST keeps the file's rows.
 
-    With the step `choice` the member changes what was chosen.
+    The step `choice` shows the choice again, as the member made it.
     """
     place.require_live()
     step = place.request.GET.get("step", "")

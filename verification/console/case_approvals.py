@@ -51,7 +51,7 @@ def approve(place: Place) -> HttpResponse:
     ids = [one for one in chosen if one]
     if "confirmed" in place.request.POST:
         return _approve(place, form, ids)
-    # With invalid filters the list would have more cases than the page showed.
+    # Invalid filters would list more cases than the page showed.
     if is_all := "all" in asked and form.is_valid():
         ids = _listed(place, form)
     elif not ids:
@@ -92,7 +92,7 @@ def _ask(
 def _approve(place: Place, form: QueueForm, ids: list[UUID]) -> HttpResponse:
     done, left = approve_clear(place.client, place.member, place.by.actor, ids)
     texts = [_("Approved: %(done)s.") % {"done": done}]
-    # Such as by the first press of a button that was pressed twice
+    # A colleague has decided them, or the first press of the same button.
     if decided := count_decided(place.client, ids) - done:
         texts.append(_("Decided already: %(count)s.") % {"count": decided})
     if changed := len(ids) - left - done - decided:

@@ -198,7 +198,7 @@ class Worker:
 
 
 def claim() -> ClaimedJob | None:
-    """Claim a due job and count the attempt; return None if there is none."""
+    """Claim a due job and count the attempt; without a due job return None."""
     values = {
         "max_attempts": MAX_ATTEMPTS,
         "cluster": cluster_name(),

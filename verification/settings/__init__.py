@@ -609,7 +609,7 @@ LOGGING = {
         "urllib3": {"level": "INFO"},
         # Its lines hold addresses.
         "axes": {"level": "CRITICAL"},
-        # In development nobody compares the log with the anchors.
+        # A developer does not compare the log with the anchors.
         "verification.audit_trail": {"level": "WARNING" if DEBUG else "NOTSET"},
         "django-q": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
     },
