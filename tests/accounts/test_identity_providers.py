@@ -381,6 +381,17 @@ def test_account_that_only_asked_for_the_address_is_not_linked(bank):
     assert list(thief.emailaddress_set.values_list("email", flat=True)) == [thief.email]
 
 
+def test_account_of_a_stranger_is_not_linked_in_place_of_the_confirmed_one(bank):
+    stranger = User.objects.create_user("stranger", EMAIL, PASSWORD)
+    EmailAddress.objects.create(user=stranger, email=EMAIL)
+    person = create_person_of_the_bank("grace")
+
+    client, _ = enter()
+
+    assert client.session["_auth_user_id"] == str(person.pk)
+    assert not SocialAccount.objects.filter(user=stranger).exists()
+
+
 def test_account_follows_the_person_to_a_new_address(bank):
     enter()
     bank.people["p1"]["email"] = "grace.mwangi@bank.test"
@@ -436,6 +447,22 @@ def test_password_logs_in_superusers_alone(bank):
     configure(bank, passwords=True)
     log_in(member, "otieno@bank.test")
     assert is_logged_in(member)
+
+
+def test_password_of_one_provider_logs_in_nobody_of_another(bank, settings):
+    configure(bank, passwords=True)
+    enter()
+    other = make_provider(id="other", domains=["other.test"])
+    settings.IDENTITY_PROVIDERS = {**settings.IDENTITY_PROVIDERS, "other": other}
+    user = User.objects.get()
+    user.email = "grace@other.test"
+    user.set_password(PASSWORD)
+    user.save()
+    EmailAddress.objects.update(email=user.email)
+
+    page = log_in(Client(), user.email)
+
+    assert (page.status_code, refusal(page)) == (403, "password")
 
 
 def test_nobody_signs_up_with_an_address_of_the_provider(bank):

@@ -33,7 +33,7 @@ from allauth.socialaccount.providers.openid_connect.views import (
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.http import (
     Http404,
     HttpRequest,
@@ -48,6 +48,7 @@ from django.views.decorators.http import require_POST
 from requests import RequestException, Session
 
 from verification.accounts import colleagues, provider_grants
+from verification.accounts.models import unconfirmed_users
 from verification.accounts.provider_grants import LoginRefused
 from verification.backoffice import audit
 from verification.outbound.client import create_session
@@ -354,12 +355,14 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         """Return the user of the address; allauth links that user to the provider.
 
         A user with an unconfirmed change to this address does not count: anybody can
-        request one.
+        request one. Nor does a stranger's account count beside the person's own.
         """
         email = sociallogin.claims.email
         is_own = Q(email__iexact=email)
         is_confirmed = Q(emailaddress__email__iexact=email, emailaddress__verified=True)
-        user = User.objects.filter(is_own | is_confirmed).order_by("pk").first()
+        found = User.objects.filter(is_own | is_confirmed)
+        is_unconfirmed = Exists(unconfirmed_users().filter(pk=OuterRef("pk")))
+        user = found.order_by(is_unconfirmed, "pk").first()
         return (user, email) if user else None
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:

@@ -90,23 +90,22 @@ def has_no_password(email: str) -> bool:
     return provider is not None and not provider.passwords
 
 
-def linked_provider(user: User) -> IdentityProvider | None:
-    """Return the provider that logs the user in, by a former login or the domain."""
+def required_provider(user: User) -> IdentityProvider | None:
+    """Return the provider by which alone the user logs in.
+
+    It has logged the user in before, or owns the domain of the address. A provider that
+    allows passwords allows none for the people of another one.
+    """
     if not settings.IDENTITY_PROVIDERS or is_superuser(user):
         return None
     accounts = SocialAccount.objects.filter(
         user=user.pk, provider__in=settings.IDENTITY_PROVIDERS
     )
-    for name in accounts.values_list("provider", flat=True):
-        found: IdentityProvider = settings.IDENTITY_PROVIDERS[name]
-        return found
-    return provider_of(user.email)
-
-
-def required_provider(user: User) -> IdentityProvider | None:
-    """Return the provider by which alone the user logs in."""
-    provider = linked_provider(user)
-    return None if provider is None or provider.passwords else provider
+    names = accounts.order_by("pk").values_list("provider", flat=True)
+    found = [settings.IDENTITY_PROVIDERS[name] for name in names]
+    if owner := provider_of(user.email):
+        found.append(owner)
+    return next((one for one in found if not one.passwords), None)
 
 
 def grant_of(provider: IdentityProvider, groups: Iterable[str]) -> Grant:
