@@ -276,6 +276,10 @@ def test_chart_without_values_names_all_that_are_missing(helm: Path):
             "cloudNativePG.enabled=true,settings.DATABASE_URL_COMMAND=print",
             "secrets.keys.DATABASE_URL: cloudNativePG and secrets.ownerKey replace",
         ),
+        (
+            "cloudNativePG.enabled=true,settings.DATABASE_DIRECT_URL_COMMAND=print",
+            "secrets.keys.DATABASE_DIRECT_URL: the owner's address replaces",
+        ),
         ("secrets.ownerKey=owner_url", "serviceRole and secrets.ownerKey: both or"),
         ("secrets.serviceRole=a; rm", "does not match pattern"),
         (
@@ -345,6 +349,24 @@ def test_pods_have_documented_settings_and_commands_the_owner(render: Render):
     )
 
 
+@pytest.mark.parametrize(
+    ("values", "of_owner"),
+    [
+        (ROLE, ("keys", "owner_url")),
+        (IN_THE_CLUSTER, ("verification-database-app", "uri")),
+    ],
+)
+def test_jobs_pass_a_pooler_as_the_role_and_commands_as_the_owner(
+    render: Render, values: dict[str, Any], of_owner: tuple[str, str]
+):
+    keys = {"keys": {"DATABASE_DIRECT_URL": "direct_url"}}
+    found = pods(render(YOURS | values | {"secrets": values["secrets"] | keys}))
+
+    direct = {name: address(pod, "direct_url") for name, pod in found.items()}
+    of_role = dict.fromkeys(("web", "jobs"), ("keys", "direct_url"))
+    assert direct == dict.fromkeys(found, of_owner) | of_role
+
+
 def test_web_servers_are_no_owner_of_the_tables_of_cloudnativepg(render: Render):
     documents = render(YOURS | IN_THE_CLUSTER)
     found = pods(documents)
@@ -405,13 +427,13 @@ def test_backup_deletes_those_of_two_weeks_ago_and_the_drill_takes_the_newest(
     assert printed("restore-drill") == f"restore_drill --unmeasured {newest}"
 
 
-def address(pod: dict[str, Any]) -> tuple[str, str]:
-    """Return the Secret, and its key, with the pod's address of the database."""
+def address(pod: dict[str, Any], file: str = "database_url") -> tuple[str, str]:
+    """Return the Secret, and its key, with an address of the database for the pod."""
     (found,) = [
         (source["secret"]["name"], item["key"])
         for source in pod["volumes"][0]["projected"]["sources"]
         for item in source["secret"]["items"]
-        if item["path"] == "database_url"
+        if item["path"] == file
     ]
     return found
 

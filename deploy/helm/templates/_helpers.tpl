@@ -46,6 +46,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and (or .Values.cloudNativePG.enabled .Values.secrets.ownerKey) (not (hasKey $keys "DATABASE_URL")) -}}
 {{- $faults = append $faults "secrets.keys.DATABASE_URL: cloudNativePG and secrets.ownerKey replace what it names" -}}
 {{- end -}}
+{{- $hasDirect := or .Values.settings.DATABASE_DIRECT_URL_FILE .Values.settings.DATABASE_DIRECT_URL_COMMAND -}}
+{{- if and $hasDirect (or .Values.cloudNativePG.enabled .Values.secrets.ownerKey) -}}
+{{- $faults = append $faults "secrets.keys.DATABASE_DIRECT_URL: the owner's address replaces what it names" -}}
+{{- end -}}
 {{- if and .Values.jobs.autoscaling.enabled (not .Values.monitoring.enabled) -}}
 {{- $faults = append $faults "monitoring.enabled: jobs.autoscaling follows a figure of Prometheus" -}}
 {{- end -}}
@@ -151,11 +155,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end -}}
 
-{{/* The secrets as files. `isOwner` puts the address of the tables' owner in place of the role's. */}}
+{{/* The secrets as files. `isOwner` puts the address of the tables' owner in place of the role's two. */}}
 {{- define "verification.secrets" -}}
 {{- $root := .root -}}
 {{- $owner := and .isOwner $root.Values.secrets.ownerKey -}}
 {{- $isOurs := $root.Values.cloudNativePG.enabled -}}
+{{- $keys := include "verification.keys" $root | fromJson -}}
+{{- $addresses := list "DATABASE_URL" "DATABASE_DIRECT_URL" -}}
+{{- $ofCluster := list -}}
+{{- if $isOurs -}}
+{{- $ofCluster = ternary $addresses (list "DATABASE_URL") (default false .isOwner) -}}
+{{- end -}}
 - name: secrets
   projected:
     defaultMode: 0440
@@ -163,18 +173,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
       - secret:
           name: {{ $root.Values.secrets.existingSecret }}
           items:
-            {{- range $name, $key := include "verification.keys" $root | fromJson }}
-            {{- if ne $name "DATABASE_URL" }}
-            - {key: {{ $key }}, path: {{ $key }}}
-            {{- else if not $isOurs }}
-            - {key: {{ $owner | default $key }}, path: {{ $key }}}
+            {{- range $name, $key := $keys }}
+            {{- if not (has $name $ofCluster) }}
+            - {key: {{ and (has $name $addresses) $owner | default $key }}, path: {{ $key }}}
             {{- end }}
             {{- end }}
       {{- if $isOurs }}
       # CloudNativePG makes that of the owner.
       - secret:
           name: {{ and (not .isOwner) $root.Values.cloudNativePG.roleSecret | default (printf "%s-app" (include "verification.database" $root)) }}
-          items: [{key: uri, path: {{ $root.Values.secrets.keys.DATABASE_URL }}}]
+          items:
+            {{- range $name, $key := $keys }}
+            {{- if has $name $ofCluster }}
+            - {key: uri, path: {{ $key }}}
+            {{- end }}
+            {{- end }}
       {{- end }}
 {{- end -}}
 
