@@ -16,6 +16,7 @@ from verification.db.ids import uuid7
 from verification.reports.models import Report
 from verification.values.masking import normalise_identifier
 from webhooks.models import Event
+from workspaces.create import create_workspace
 from workspaces.models import Workspace
 
 NEW_KEY = b"n" * 32
@@ -236,12 +237,16 @@ def test_reencrypt_keeps_the_trigger_of_an_append_only_table(workspace, rotate):
         workspace.save()
 
 
-def test_reencrypt_stops_at_an_unreadable_value(workspace, rotate):
+@pytest.mark.parametrize("start", [b"\x01\x02zz", b"\x01\x02k1", b"\x09"])
+def test_reencrypt_goes_on_after_a_value_that_does_not_open(workspace, rotate, start):
+    other = create_workspace(name="Other", owner_email="owner@other.test")
     rotate()
-    store(workspace, b"\x01\x02zz" + os.urandom(40))
+    store(workspace, start + os.urandom(40))
 
-    with pytest.raises(UnknownKey, match="zz"):
-        reencrypt()
+    with pytest.raises(CommandError, match=f"of those left: .* {workspace.pk}[.]"):
+        reencrypt(batch=1)
+
+    assert encryption.key_id_of(stored(other)) == "new"
 
 
 def test_reencrypt_needs_a_batch_of_one_row_at_least(db):

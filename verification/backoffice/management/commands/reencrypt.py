@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from cryptography.exceptions import InvalidTag
 from django.apps import apps
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -8,10 +9,14 @@ from django.db import connection, transaction
 
 from verification.db.encryption import (
     EncryptedJSONField,
+    UnknownKey,
     is_compressed,
     seal,
     unseal,
 )
+
+# Of each column
+MAX_SHOWN = 10
 
 
 class Command(BaseCommand):
@@ -28,14 +33,20 @@ class Command(BaseCommand):
         if options["batch"] < 1:
             raise CommandError("A batch has at least one row.")
         resealed = left = 0
+        closed: list[str] = []
         for field in _encrypted_fields():
             column = _Column(field)
             resealed += sum(column.reseal(options["batch"]))
             left += column.count_stale()
+            closed += column.closed
         self.stdout.write(
             f"{resealed + left} values were stale; {resealed} are encrypted again, "
             f"{left} are left."
         )
+        if closed:
+            raise CommandError(
+                f"FIELD_KEYS does not open some of those left: {', '.join(closed)}."
+            )
 
 
 def _encrypted_fields() -> Iterator[EncryptedJSONField]:
@@ -60,6 +71,8 @@ class _Column:
         self.fresh = bytes((len(key_id),)) + key_id
         self.stale = f"substring({self.column} FROM 2 FOR %s) <> %s"
         self.append_only = _append_only_trigger(field.model._meta.db_table)
+        # The first values that were changed, or whose key is gone
+        self.closed: list[str] = []
 
     def count_stale(self) -> int:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -71,24 +84,28 @@ class _Column:
             return cursor.fetchone()[0]
 
     def reseal(self, batch: int) -> Iterator[int]:
-        """Encrypt the stale values again; yield how many values each batch has."""
+        """Encrypt the stale values again; yield how many of each batch.
+
+        Values that do not open stay: they must not keep the others under an old key.
+        """
         after = None
-        while rows := self._reseal_after(after, batch):
-            after = rows[-1]
-            yield len(rows)
+        while step := self._reseal_after(after, batch):
+            after, count = step
+            yield count
 
     @transaction.atomic
-    def _reseal_after(self, after: Any, batch: int) -> list[Any]:
+    def _reseal_after(self, after: Any, batch: int) -> tuple[Any, int] | None:
+        """Return the last row of the batch and how many have new values."""
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = 0")
             if self.append_only:
                 # The values stay the same. ALTER TABLE locks out all other writers.
                 self._alter(cursor, "DISABLE")
             rows = self._hold(cursor, after, batch)
-            self._write(cursor, rows)
+            count = self._write(cursor, rows)
             if self.append_only:
                 self._alter(cursor, "ENABLE")
-        return [pk for pk, _ in rows]
+        return (rows[-1][0], count) if rows else None
 
     def _hold(self, cursor: Any, after: Any, batch: int) -> list[tuple[Any, bytes]]:
         further = f"{self.pk} > %s AND" if after is not None else ""
@@ -105,16 +122,23 @@ class _Column:
         )
         return cursor.fetchall()
 
-    def _write(self, cursor: Any, rows: list[tuple[Any, bytes]]) -> None:
-        sealed = [self._resealed(pk, bytes(value)) for pk, value in rows]
+    def _write(self, cursor: Any, rows: list[tuple[Any, bytes]]) -> int:
+        resealed = {}
+        for pk, value in rows:
+            try:
+                resealed[pk] = self._resealed(pk, bytes(value))
+            except (InvalidTag, UnknownKey, ValueError):
+                if len(self.closed) < MAX_SHOWN:
+                    self.closed.append(f"{self.bound_to} {pk}")
         cursor.execute(
             f"""
             UPDATE {self.table} SET {self.column} = u.sealed
             FROM unnest(%s::{self.pk_type}[], %s::bytea[]) AS u(pk, sealed)
             WHERE {self.pk} = u.pk
             """,  # noqa: S608
-            [[pk for pk, _ in rows], sealed],
+            [list(resealed), list(resealed.values())],
         )
+        return len(resealed)
 
     def _resealed(self, pk: Any, value: bytes) -> bytes:
         plaintext = unseal(value, column=self.bound_to, row=pk)
