@@ -28,6 +28,7 @@ from django.utils.timezone import now
 from tests.fakes.metropol import PRIVATE, PUBLIC
 from tests.fakes.metropol import metropol as metropol
 from tests.world.clients import person
+from tests.world.commands import run_command
 from tests.world.service import free_port
 from tests.world.waiting import until
 from verification.db import embedded
@@ -52,6 +53,7 @@ class Run:
         kept = {k: v for k, v in os.environ.items() if k in {"PATH", "HOME"}}
         self.data = folder / "data"
         self._environment = kept | {
+            "DJANGO_SETTINGS_MODULE": "verification.settings",
             "DEBUG": "True",
             "PORT": str(free_port()),
             "DATA_DIR": str(self.data),
@@ -61,6 +63,8 @@ class Run:
         self._output = self.errors = folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self.welcome = ""
+        # The report that the first run was ordered
+        self.report_id = ""
 
     def launch(self) -> None:
         self._output.unlink(missing_ok=True)
@@ -89,26 +93,16 @@ class Run:
         return self.output()
 
     def manage(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=settings.BASE_DIR,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = run_command(self._environment, *arguments)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
-    @property
-    def port(self) -> str:
-        return self._environment["PORT"]
-
-    def run_again(self, port: str) -> subprocess.CompletedProcess[str]:
+    def run_again(self) -> subprocess.CompletedProcess[str]:
         """Run it once more in the same folder."""
         return subprocess.run(
             [sys.executable, "manage.py", "run"],
             cwd=settings.BASE_DIR,
-            env=self._environment | {"PORT": port},
+            env=self._environment,
             capture_output=True,
             text=True,
             check=False,
@@ -178,7 +172,9 @@ def first_run() -> Iterator[Run]:
     with TemporaryDirectory() as name:
         run = Run(Path(name))
         try:
-            run.start()
+            commands = _commands(run.start())
+            ordered = _done(commands["Order"], commands)
+            run.report_id = ordered["reports"][0]["id"]
             assert run.interrupt() == 0
             yield run
         finally:
@@ -205,17 +201,23 @@ def run(first_run: Run) -> Iterator[Run]:
         yield run
 
 
-def test_run_prints_its_addresses_and_stops_cleanly(run: Run):
-    commands = _commands(run.start())
-    report_id = _done(commands["Order"], commands)["reports"][0]["id"]
+@pytest.fixture(scope="module")
+def started(first_run: Run) -> Iterator[Run]:
+    """Run for tests that leave the service as ready as they find it."""
+    with run_again_in_copy(first_run) as run:
+        run.start()
+        yield run
 
-    assert run.interrupt() == 0
-    again = _commands(run.start())
+
+def test_run_prints_its_addresses_and_stops_cleanly(first_run: Run):
+    commands = _commands(first_run.welcome)
+
+    again = _commands(first_run.start())
 
     assert again == commands
-    read = commands["Read"].replace("/ID", f"/{report_id}")
-    assert _done(read, commands)["id"] == report_id
-    assert run.interrupt() == 0
+    read = commands["Read"].replace("/ID", f"/{first_run.report_id}")
+    assert _done(read, commands)["id"] == first_run.report_id
+    assert first_run.interrupt() == 0
 
 
 def test_welcome_fits_ten_rows_of_80_columns_without_log_lines(first_run: Run):
@@ -226,9 +228,8 @@ def test_welcome_fits_ten_rows_of_80_columns_without_log_lines(first_run: Run):
     assert [line for line in lines if line.startswith(("{", "["))] == []
 
 
-def test_welcome_links_log_in_on_this_machine_alone(run: Run):
-    welcome = run.start()
-    links = re.findall(r"\S+/dev/login/\S+", welcome)
+def test_welcome_links_log_in_on_this_machine_alone(started: Run):
+    links = re.findall(r"\S+/dev/login/\S+", started.wait_for_welcome())
 
     pages = [_opened(link).url for link in links]
     assert [urlsplit(url).path.split("/")[1] for url in pages] == ["console", "admin"]
@@ -303,10 +304,9 @@ def test_interrupted_demo_shows_each_state_once(first_run: Run):
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize("log_disk_is_full", [False, True])
-def test_run_restarts_a_database_that_dies(run: Run, log_disk_is_full: bool):
-    if log_disk_is_full:
-        run.errors = Path("/dev/full")
+def test_run_restarts_a_database_that_dies_also_on_a_full_disk(run: Run):
+    # The disk of the log
+    run.errors = Path("/dev/full")
     (url, key), order = _service(run.start()), ORDER.read_bytes()
 
     run.kill_database()
@@ -317,19 +317,19 @@ def test_run_restarts_a_database_that_dies(run: Run, log_disk_is_full: bool):
     assert _status(url, key, order) == 201
 
 
-def test_run_restarts_a_database_that_never_ends_its_recovery(run: Run):
-    (url, key), order = _service(run.start()), ORDER.read_bytes()
+def test_run_restarts_a_database_that_never_ends_its_recovery(started: Run):
+    (url, key), order = _service(started.wait_for_welcome()), ORDER.read_bytes()
     for _ in range(5):
-        _kill_in_recovery(run.data)
+        _kill_in_recovery(started.data)
         time.sleep(1)
-        if embedded.is_stuck(run.data):
+        if embedded.is_stuck(started.data):
             break
 
     deadline = time.monotonic() + SECONDS_TO_RECOVER
     while _status(url, key, order) == 503 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _status(url, key, order) == 201
-    assert "The database is stuck after a crash" in run.output()
+    assert "The database is stuck after a crash" in started.output()
 
 
 def _kill_in_recovery(data: Path) -> None:
@@ -376,44 +376,40 @@ def test_run_waits_while_its_database_recovers(run: Run):
 
 
 @pytest.mark.timeout(500)
-def test_service_is_ready_again_after_any_process_is_killed(run: Run):
-    run.start()
+def test_service_is_ready_again_after_any_process_is_killed(started: Run):
     for name in ("run", "database", "job cluster", "job worker", "web server"):
         if name == "run":
-            run.kill()
-            run.launch()
+            started.kill()
+            started.launch()
         else:
-            run.part(name).kill()
+            started.part(name).kill()
         killed_at = time.monotonic()
-        while not run.is_ready_since(killed_at):
+        while not started.is_ready_since(killed_at):
             waited = time.monotonic() - killed_at
-            assert waited < SECONDS_TO_RECOVER, (name, run.output())
+            assert waited < SECONDS_TO_RECOVER, (name, started.output())
             time.sleep(0.1)
 
-    assert "Traceback" not in run.output()
+    assert "Traceback" not in started.output()
 
 
-def test_killed_part_is_replaced_without_loading_django(run: Run):
-    run.start()
-
+def test_killed_part_is_replaced_without_loading_django(started: Run):
     # Of a processor: to load Django takes two seconds, and with all addresses four.
     for name, most in (("job worker", 0.8), ("web server", 2.5)):
-        run.part(name).kill()
+        started.part(name).kill()
 
         killed_at = time.monotonic()
-        until(lambda since=killed_at: run.is_ready_since(since), run.output)
-        spent = run.part(name).cpu_times()
+        until(lambda since=killed_at: started.is_ready_since(since), started.output)
+        spent = started.part(name).cpu_times()
         assert spent.user + spent.system < most, name
 
 
-def test_second_run_in_a_folder_ends_at_once(run: Run):
-    url, key = _service(run.start())
+def test_second_run_in_a_folder_ends_at_once(started: Run):
+    url, key = _service(started.wait_for_welcome())
 
-    for port in (run.port, str(free_port())):
-        second = run.run_again(port)
-        assert second.returncode == 1
-        assert "The service already runs in" in second.stderr
+    second = started.run_again()
 
+    assert second.returncode == 1
+    assert "The service already runs in" in second.stderr
     assert _status(url, key, ORDER.read_bytes()) == 201
 
 
