@@ -33,8 +33,9 @@ from workspaces.models import Account, Client
 READY_SECONDS = 60
 STOP_SECONDS = 20
 DATABASE = os.environ.get("BENCH_DATABASE") or "bench"
-# A database that is migrated, which new ones are copied from.
-TEMPLATE = os.environ.get("BENCH_TEMPLATE") or "template0"
+EMPTY = "template0"
+# What new databases are copied from: one that is migrated, or an empty one
+TEMPLATE = os.environ.get("BENCH_TEMPLATE") or EMPTY
 UNLIMITED = 2_000_000_000
 PARK = [
     """UPDATE checks_checkresult SET next_attempt_at = NULL
@@ -86,7 +87,8 @@ class Service:
         os.environ |= {"DATABASE_URL": url, "PORT": str(self.port)}
         with psycopg.connect(self._server_url, autocommit=True) as server:
             exists = "SELECT 1 FROM pg_database WHERE datname = %s"
-            if not (keep and server.execute(exists, [database]).fetchone()):
+            is_new = not (keep and server.execute(exists, [database]).fetchone())
+            if is_new:
                 server.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
                 server.execute(f"CREATE DATABASE {database} TEMPLATE {TEMPLATE}")
                 self._migrated.discard(database)
@@ -94,7 +96,8 @@ class Service:
         connection.settings_dict["NAME"] = database
         if database in self._migrated:
             return
-        call_command("migrate", verbosity=0)
+        if not is_new or TEMPLATE == EMPTY:
+            call_command("migrate", verbosity=0)
         call_command("setup_checks", stdout=StringIO())
         call_command("setup_schedules")
         self._migrated.add(database)

@@ -153,7 +153,8 @@ def fill(db: Db, workspaces: Sequence[UUID], reports: int, *, thin: bool) -> Non
             (workspaces, n, min(CHUNK, reports - n), reports, thin) for n in numbers
         ]
         # New processes, because a fork would share the connection.
-        with multiprocessing.get_context("spawn").Pool(2, _set_up) as pool:
+        spawn = multiprocessing.get_context("spawn")
+        with spawn.Pool(min(2, len(tasks)), _set_up) as pool:
             pool.starmap(_chunk, tasks)
         _add(RESULTS, reports - made, reports, finding="NULL")
         if thin:
