@@ -36,7 +36,7 @@ from verification.providers import registry
 from verification.values import clock
 
 # The groups of tests that take longest
-LONGEST = {"browser", "restarts", "service"}
+LONGEST = {"browser", "pages", "restarts", "service"}
 # The line that marks all tests of a file as slow
 ALL_SLOW = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
 # All tests of this folder are slow. Reading it alone takes seconds.
@@ -79,6 +79,9 @@ def _group(nodeid: str) -> str:
     """Return the name of the tests that one worker runs, or "" for a test alone."""
     if nodeid.startswith("tests/browser/"):
         return "browser"
+    # What a page has shown is not tried again on the next.
+    if nodeid.startswith("tests/pages/"):
+        return "pages"
     file = nodeid.partition("::")[0]
     if file in OWN_PROGRAMS:
         return file

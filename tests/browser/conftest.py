@@ -43,7 +43,7 @@ SPACED = """() => {
 # A first page after start can take longer than the library's 5 s on a busy machine:
 # the reference of the API is drawn from a document that takes seconds to make.
 expect.set_options(timeout=20_000)
-WIDTH = "document.documentElement.scrollWidth"
+WIDTH = "() => document.documentElement.scrollWidth"
 # A picture is taken, and a contrast measured, when no colour is on its way.
 STILL = """() => {
     const sheet = new CSSStyleSheet()

@@ -68,10 +68,10 @@ each('layout-shift', e => {
 })
 """
 # The browser reports a paint and a shift after their frames.
-SEEN = """() => new Promise(done => {
+SEEN = f"""() => new Promise(done => {{
     const look = () => seen.paint ? done(seen) : requestAnimationFrame(look)
     requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(look)))
-})"""
+}}).finally({STILL})"""
 # The size of text that a reader chooses in the browser, which rem follows
 LARGE, USUAL = (
     {"fontSizes": {"standard": size, "fixed": size * 13 // 16}} for size in (32, 16)
@@ -145,6 +145,18 @@ KINDS = """() => [...new Set([...document.querySelectorAll('body *')]
         !!e.textContent.trim(), !!e.getAttribute('alt'), !!e.ariaLabel,
         !!e.labels?.length
     ).join(' > ')))]"""
+
+
+def together(*scripts: str) -> str:
+    """Return a script that gives the answers of all: each call takes milliseconds."""
+    return f"() => [{', '.join(f'({script})()' for script in scripts)}]"
+
+
+OF_A_DESK = together(LOADED, CROOKED_PRICES, KINDS, LOOKS)
+OF_A_LAPTOP = together(CUT_LISTS, PROTRUDING_BADGES, TALL_CELLS)
+OF_FORCED_COLOURS = together(OWN_COLOURS, LOOKS)
+OF_NARROW = together(BROKEN_BADGES, WIDE_FIGURES, WIDTH)
+OF_SPACED = together(SPACED, WIDTH, STILL)
 AXE = """options => axe.run(document, options).then(found => found.violations.map(
     one => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 200),
         one.nodes[0].failureSummary].join(' | ')))"""
@@ -257,21 +269,21 @@ class Walk:
         self.names.add(name)
         self._at = name
         self._open(path, languages[0], DESK, act)
-        self._measure(path)
-        if self.page.evaluate(CROOKED_PRICES):
+        sizes, crooked, kinds, looks = self.page.evaluate(OF_A_DESK)
+        self._measure(path, sizes)
+        if crooked:
             self.fault("shows two prices in a line")
-        has_new = self._is_new("elements", KINDS)
-        has_look = self._is_new("light", LOOKS)
+        has_new = self._is_new("elements", kinds)
+        has_look = self._is_new("light", looks)
         rules = WCAG if has_look else RULES if has_new else OF_PAGES
         self._run_axe("light", rules)
         self._devtools.send("Page.setFontSizes", LARGE)
-        self._fits("with large text")
+        self._fits("with large text", self.page.evaluate(WIDTH))
         self._devtools.send("Page.setFontSizes", USUAL)
-        self._fits_a_laptop(languages[0])
         self._picture("light")
+        self._fits_a_laptop(languages[0])
         # Chromium leaves traces of forced colours in pictures that follow.
-        self.page.set_viewport_size(PHONE)
-        self._picture("390")
+        self._picture("390", PHONE)
         self._is_narrow(languages[0])
         # Elements of known kinds and looks have their colours of the other forms, too.
         if has_new or has_look or PICTURES:
@@ -279,22 +291,22 @@ class Walk:
         if "sw" in languages:
             self._open(path, "sw", PHONE, act)
             self._check_shift()
-            has_new = self._is_new("elements", KINDS)
+            has_new = self._is_new("elements", self.page.evaluate(KINDS))
             self._run_axe("sw", RULES if has_new else ON_A_PHONE)
             self._is_narrow("sw")
             self._fits_a_laptop("sw")
-            self.page.set_viewport_size(DESK)
-            self._picture("sw")
+            self._picture("sw", DESK)
 
     def _see_other_colours(self) -> None:
         self.page.set_viewport_size(DESK)
         self.page.emulate_media(color_scheme="dark")
         self._picture("dark")
-        if self._is_new("dark", LOOKS):
+        if self._is_new("dark", self.page.evaluate(LOOKS)):
             self._run_axe("dark", CONTRAST)
         self.page.emulate_media(color_scheme="light", forced_colors="active")
         # All other colours are the browser's, whose contrasts the reader has chosen.
-        if self.page.evaluate(OWN_COLOURS) and self._is_new("forced colours", LOOKS):
+        is_own, looks = self.page.evaluate(OF_FORCED_COLOURS)
+        if is_own and self._is_new("forced colours", looks):
             self._run_axe("forced colours", CONTRAST)
         self.page.emulate_media(forced_colors="none")
 
@@ -336,10 +348,8 @@ class Walk:
             self._shown = self.page.evaluate(SEEN)
             if not self._shown["shift"]:
                 break
-        self.page.evaluate(STILL)
 
-    def _measure(self, path: str) -> None:
-        sizes = self.page.evaluate(LOADED)
+    def _measure(self, path: str, sizes: dict[str, int]) -> None:
         self.figures.append(
             (self._at, self._shown["paint"], self._shown["shift"], len(sizes))
         )
@@ -361,37 +371,38 @@ class Walk:
             moved = self._shown["moved"]
             self.fault(f"the layout shifts by {self._shown['shift']:.4f}: {moved}")
 
-    def _is_new(self, form: str, script: str) -> bool:
-        """Return whether the page holds what no page before has had in this form."""
-        found = set(self.page.evaluate(script))
-        new = found - KNOWN[form]
-        KNOWN[form] |= found
+    def _is_new(self, form: str, found: list[str]) -> bool:
+        """Return whether no page before has had one of these in this form."""
+        new = set(found) - KNOWN[form]
+        KNOWN[form] |= new
         return bool(new)
 
     def _run_axe(self, form: str, rules: dict[str, Any]) -> None:
         if self.page.evaluate("!window.axe"):
-            self.page.evaluate(AXE_SCRIPT)
+            # Half a megabyte, which `page.evaluate` would wrap anew each time
+            self._devtools.send("Runtime.evaluate", {"expression": AXE_SCRIPT})
         for found in self.page.evaluate(AXE, rules):
             self.fault(f"{form}: {found}")
 
     def _is_narrow(self, language: str) -> None:
         self.page.set_viewport_size(NARROW)
-        self._fits(f"at 320 px {language}")
-        if broken := self.page.evaluate(BROKEN_BADGES):
+        broken, figures, width = self.page.evaluate(OF_NARROW)
+        self._fits(f"at 320 px {language}", width)
+        if broken:
             self.fault(f"breaks the word of a badge at 320 px {language}: {broken}")
-        if self.page.evaluate(WIDE_FIGURES):
+        if figures:
             self.fault(f"draws over a figure at 320 px {language}")
-        self.page.evaluate(SPACED)
-        self._fits(f"at 320 px with spaced text {language}")
-        self.page.evaluate(STILL)
+        _, width, _ = self.page.evaluate(OF_SPACED)
+        self._fits(f"at 320 px with spaced text {language}", width)
 
     def _fits_a_laptop(self, language: str) -> None:
         self.page.set_viewport_size(LAPTOP)
-        if self.page.evaluate(CUT_LISTS):
+        cut, wide, tall = self.page.evaluate(OF_A_LAPTOP)
+        if cut:
             self.fault(f"cuts a list at 1024 px {language}")
-        if wide := self.page.evaluate(PROTRUDING_BADGES):
+        if wide:
             self.fault(f"badges leave their box at 1024 px {language}: {wide}")
-        if self.page.evaluate(TALL_CELLS):
+        if tall:
             self.fault(f"shows a name in many lines at 1024 px {language}")
 
     def check_wide_screen(self) -> None:
@@ -400,12 +411,14 @@ class Walk:
         if self.page.evaluate(CUT_LISTS):
             self.fault("cuts a list at 1536 px")
 
-    def _fits(self, how: str) -> None:
+    def _fits(self, how: str, width: int) -> None:
         assert self.page.viewport_size
-        if self.page.evaluate(WIDTH) > self.page.viewport_size["width"]:
+        if width > self.page.viewport_size["width"]:
             self.fault(f"scrolls sideways {how}: {self.page.evaluate(WIDEST)}")
 
-    def _picture(self, form: str) -> None:
+    def _picture(self, form: str, size: Any = None) -> None:
+        if PICTURES and size:
+            self.page.set_viewport_size(size)
         take_picture(self.page, f"{self._at}-{form}")
 
     def _check_host(self, url: str) -> None:
