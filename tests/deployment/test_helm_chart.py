@@ -22,6 +22,7 @@ from referencing.jsonschema import DRAFT202012
 
 from tests.deployment.test_deploy_files import KNOWN, SECRETS
 from tests.world.web_proxies import DEPLOY
+from verification.backups.checks import OTHER_CONNECTIONS, WEB_CONNECTIONS
 from verification.jobs.worker import GRACE_SECONDS
 from verification.outbound.client import SECONDS
 from verification.web.server import STOP_SECONDS
@@ -220,6 +221,22 @@ def test_kubernetes_accepts_what_the_chart_makes(
     assert [e for one in documents for e in errors(one, version)] == []
     # Nothing has a secret in it.
     assert not {"Secret", "ConfigMap"} & {one["kind"] for one in documents}
+
+
+def test_large_database_takes_the_pods_of_two_versions_at_a_time(render: Render):
+    documents = render(YOURS | IN_THE_CLUSTER, "large")
+    (cluster,) = [one for one in documents if one["kind"] == "Cluster"]
+    limit = int(cluster["spec"]["postgresql"]["parameters"]["max_connections"])
+    most = {
+        one["metadata"]["name"]: one["spec"]["maxReplicas"]
+        for one in documents
+        if one["kind"] == "HorizontalPodAutoscaler"
+    }
+
+    # A web server has two processes, as the pods' limit of processors.
+    web = most["verification-web"] * 2 * WEB_CONNECTIONS
+    jobs = most["verification-jobs"] * settings.JOB_WORKERS
+    assert 2 * (web + jobs) + OTHER_CONNECTIONS <= limit
 
 
 def test_schemas_find_an_unknown_field(render: Render):
