@@ -52,6 +52,23 @@ def test_review_follows_the_configuration(settings, monkeypatch):
     assert "| deploy.W007 | No source is configured" in text
 
 
+def test_review_names_every_server_of_the_database(settings, monkeypatch):
+    monkeypatch.setenv("PGSSLMODE", "require")
+    settings.DATABASE_URL = "postgresql://u:hunter2@pooler.test/v"
+    settings.DATABASE_DIRECT_URL = "postgresql://u:hunter2@a.test,b.test/v"
+    drill = "postgresql://u:hunter2@drill.test/v?sslmode=verify-full"
+    settings.DRILL_DATABASE_URL = drill
+    settings.TRUSTED_PROXIES = ["10.0.0.1"]
+
+    flow = review().partition("## Data flow")[2].partition("\n## ")[0]
+
+    assert "| Web servers | PostgreSQL on pooler.test, sslmode require |" in flow
+    assert "| PostgreSQL on a.test,b.test, sslmode require |" in flow
+    assert "| PostgreSQL on drill.test, sslmode verify-full | all rows of a" in flow
+    assert "| the same; TRUSTED_PROXIES: 10.0.0.1 |" in flow
+    assert "hunter2" not in flow
+
+
 def test_review_names_keys_and_holds_none(settings, monkeypatch):
     monkeypatch.setitem(read_from, "FIELD_KEYS", "FIELD_KEYS_FILE")
 

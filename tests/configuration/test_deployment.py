@@ -86,6 +86,15 @@ def complete(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return settings
 
 
+def test_environment_may_ask_for_tls_to_the_database(
+    complete: Any, monkeypatch: pytest.MonkeyPatch
+):
+    complete.DATABASE_URL = "postgresql://u:p@db.acacia.test/v"
+    monkeypatch.setenv("PGSSLMODE", "require")
+
+    assert check_deployment() == []
+
+
 def test_complete_configuration_has_no_complaint(complete: Any):
     assert check_deployment() == []
 
@@ -130,6 +139,7 @@ def test_complete_configuration_has_no_complaint(complete: Any):
         ("PAYMENT_PROVIDERS", {}, "W008"),
         ("SMS_FROM", "", "W009"),
         ("DATABASE_URL", "postgresql://u:p@db.acacia.test/v", "W010"),
+        ("DRILL_DATABASE_URL", "postgresql://u:p@drill.acacia.test/v", "W010"),
         ("DATA_DIR", configured.BASE_DIR / ".data", "W016"),
         ("AFRICASTALKING_API_KEY", "", "W015"),
         ("EMAIL_USE_TLS", False, "W013"),

@@ -224,8 +224,8 @@ def _warnings() -> Iterator[Warning]:
     elif not settings.SMS_FROM:
         text = "SMS_FROM is not set: SMS come from a shared number."
         yield _warning("W009", text, "Register a sender and name it.")
-    if _is_database_in_the_clear():
-        text = "A DATABASE_URL has no sslmode: its connection may be in the clear."
+    if name := _database_in_the_clear():
+        text = f"{name} has no sslmode: its connection may be in the clear."
         yield _warning("W010", text, "Append ?sslmode=verify-full&sslrootcert=…")
     is_encrypted = settings.EMAIL_USE_TLS or settings.EMAIL_USE_SSL
     if settings.EMAIL_HOST not in LOCAL_HOSTS and not is_encrypted:
@@ -382,14 +382,15 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _is_database_in_the_clear() -> bool:
-    for url in (settings.DATABASE_URL, settings.DATABASE_DIRECT_URL):
-        parts = conninfo_to_dict(url)
-        hosts = str(parts.get("host") or "").split(",")
+def _database_in_the_clear() -> str:
+    """Return the first setting whose address may be used without TLS, or ""."""
+    for name in ("DATABASE_URL", "DATABASE_DIRECT_URL", "DRILL_DATABASE_URL"):
+        url = getattr(settings, name)
+        hosts = str(conninfo_to_dict(url).get("host") or "").split(",")
         is_remote = any(h and h[0] != "/" and h not in LOCAL_HOSTS for h in hosts)
-        if is_remote and parts.get("sslmode") not in SAFE_MODES:
-            return True
-    return False
+        if is_remote and startup.tls_mode(url) not in SAFE_MODES:
+            return name
+    return ""
 
 
 def _error(number: str, text: str, way_out: str) -> Error:

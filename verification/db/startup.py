@@ -22,6 +22,8 @@ from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from verification import __version__
 from verification.db import embedded
@@ -129,6 +131,13 @@ def identify_database(url: str) -> tuple[int, int]:
         " pg_database d WHERE datname = current_database()",
     )
     return system, database
+
+
+def tls_mode(url: str) -> str:
+    """Return libpq's `sslmode` of connections to this URL, also by PGSSLMODE."""
+    defaults = {one.keyword: one.val for one in Conninfo.get_defaults()}
+    given = conninfo_to_dict(url).get("sslmode")
+    return str(given or (defaults[b"sslmode"] or b"").decode())
 
 
 def is_superuser(url: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import datetime
 from urllib.parse import urlsplit
 
@@ -15,10 +16,12 @@ from django.conf import settings
 from django.core.checks import run_checks
 from django.db import connection
 from django.db.models import Model
+from psycopg.conninfo import conninfo_to_dict
 
 from verification.api.reference import operations
 from verification.backoffice.roles import ROLES, SUPERUSER
 from verification.backups.models import Backup, RestoreDrill
+from verification.db.startup import tls_mode
 from verification.notifications.sms import sms_is_configured
 from verification.privacy.processing_record import (
     Record,
@@ -41,13 +44,13 @@ KEYS = {
         "reencrypt, without downtime",
     ),
     "LOOKUP_KEY": (
-        "HMAC-SHA256, BLAKE2b",
-        "hosted links, hashes to find rows by, seals of backups",
+        "HMAC-SHA256, BLAKE2b, AES-256-GCM",
+        "hosted links, hashes to find rows by, seals of backups, second factors",
         "rehash, with the service stopped",
     ),
     "SECRET_KEY": (
         "HMAC-SHA256",
-        "signatures of sessions and packages of jobs",
+        "signatures of sessions, links for a new password, packages of jobs",
         "at any time; everybody logs in again",
     ),
     "SIGNING_KEY": (
@@ -116,10 +119,11 @@ def _program() -> Section:
 def _connections() -> Section:
     """Return each connection that this configuration opens or takes: the data flow."""
     service = "Web servers and jobs"
+    proxies = ", ".join(settings.TRUSTED_PROXIES) or "none"
     rows = [
         ("Clients, subjects, payers, members, staff", "Proxy", "all pages and the API"),
-        ("Proxy", "Web servers", "the same; only from TRUSTED_PROXIES"),
-        (service, _database(), "all rows; personal fields are encrypted"),
+        ("Proxy", "Web servers", f"the same; TRUSTED_PROXIES: {proxies}"),
+        *_databases(),
         (service, _documents(), "documents, each encrypted under its own key"),
         ("Jobs", "Receivers of clients, by https", "events, signed"),
     ]
@@ -148,10 +152,26 @@ def _connections() -> Section:
     return Section("Data flow", [text], ("From", "To", "What"), rows)
 
 
-def _database() -> str:
-    options = connection.get_connection_params()
-    host = options.get("host") or "this machine"
-    return f"PostgreSQL on {host}, sslmode {options.get('sslmode', 'not set')}"
+def _databases() -> Iterator[tuple[str, str, str]]:
+    """Yield the servers of PostgreSQL: a pooler and that of drills have addresses."""
+    url, direct, drill = (
+        settings.DATABASE_URL,
+        settings.DATABASE_DIRECT_URL,
+        settings.DRILL_DATABASE_URL,
+    )
+    rows = "all rows; personal fields are encrypted"
+    if direct == url:
+        yield "Web servers and jobs", _server(url), rows
+    else:
+        yield "Web servers", _server(url), rows
+        yield "Jobs and commands", _server(direct), rows
+    if drill != direct:
+        yield "Drills of restores", _server(drill), "all rows of a backup"
+
+
+def _server(url: str) -> str:
+    host = conninfo_to_dict(url).get("host") or "this machine"
+    return f"PostgreSQL on {host}, sslmode {tls_mode(url)}"
 
 
 def _documents() -> str:
