@@ -47,7 +47,9 @@ from verification.decisions.notices import (
     NoticeObstacle,
     NoticeRefused,
     add_working_days,
+    add_working_time,
     record_outcomes,
+    working_time,
 )
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
@@ -346,12 +348,13 @@ def test_correction_stops_the_clock(api: Api, officer: Officer, report_id: str):
         finish_waiting_declines()
         assert Decision.objects.get().state == "WAITING"
         corrections.withdraw(correction.pk)
+        resumed = notices.now()
         finish_waiting_declines()
         notice = AdverseNotice.objects.get()
 
     assert notice.stopped_at is None
-    stood = notice.waits_until - until
-    assert stood >= until + timedelta(days=1) - start - timedelta(minutes=1)
+    left = working_time(start, until)
+    assert working_time(resumed, notice.waits_until) >= left - timedelta(minutes=1)
     assert Decision.objects.get().state == "WAITING"
     with time_machine.travel(notice.waits_until):
         finish_waiting_declines()
@@ -698,3 +701,42 @@ def test_erasure_ends_notice_and_waiting_decline(
 def test_working_days_are_those_of_nairobi(at: str, days: int, until: str):
     moment = datetime.fromisoformat(at)
     assert add_working_days(moment, days) == datetime.fromisoformat(until)
+
+
+def test_weekend_after_a_correction_does_not_shorten_the_wait(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(4, api)
+    decline(officer, report_id)
+    deliver()
+    monday, thursday = (
+        datetime.fromisoformat(f"2026-11-{day}T09:00Z") for day in (23, 26)
+    )
+    AdverseNotice.objects.update(waits_until=add_working_days(monday, 4))
+
+    with time_machine.travel(monday, tick=False):
+        correction = dispute(report_id, "CRB_SCORE")
+        finish_waiting_declines()
+    with time_machine.travel(thursday, tick=False):
+        corrections.withdraw(correction.pk)
+        finish_waiting_declines()
+
+    until = AdverseNotice.objects.get().waits_until
+    assert until == datetime.fromisoformat("2026-12-02T09:00Z")
+
+
+@pytest.mark.parametrize(
+    ("at", "hours", "until"),
+    [
+        ("2026-11-23T09:00Z", 24, "2026-11-24T09:00Z"),
+        # Midnight of Nairobi
+        ("2026-11-23T09:00Z", 12, "2026-11-23T21:00Z"),
+        ("2026-11-27T09:00Z", 13, "2026-11-29T22:00Z"),
+        ("2026-11-28T09:00Z", 1, "2026-11-29T22:00Z"),
+        ("2026-11-28T09:00Z", 0, "2026-11-29T21:00Z"),
+    ],
+)
+def test_working_time_goes_on_after_a_weekend(at: str, hours: int, until: str):
+    moment, end = datetime.fromisoformat(at), datetime.fromisoformat(until)
+    assert add_working_time(moment, timedelta(hours=hours)) == end
+    assert working_time(moment, end) == timedelta(hours=hours)

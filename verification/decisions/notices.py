@@ -399,6 +399,32 @@ def add_working_days(at: datetime, days: int) -> datetime:
     return moment.astimezone(at.tzinfo)
 
 
+def working_time(begin: datetime, end: datetime) -> timedelta:
+    """Return how much of the time between the two falls on weekdays, in Nairobi."""
+    total, moment = timedelta(), begin.astimezone(NAIROBI)
+    while moment < end:
+        until = min(_next_midnight(moment), end.astimezone(NAIROBI))
+        if moment.weekday() <= FRIDAY:
+            total += until - moment
+        moment = until
+    return total
+
+
+def add_working_time(at: datetime, time: timedelta) -> datetime:
+    """Return the moment at which this much time of weekdays has passed, in Nairobi."""
+    moment = at.astimezone(NAIROBI)
+    while (
+        left := time - working_time(moment, _next_midnight(moment))
+    ) > timedelta() or moment.weekday() > FRIDAY:
+        moment, time = _next_midnight(moment), left
+    return (moment + time).astimezone(at.tzinfo)
+
+
+def _next_midnight(moment: datetime) -> datetime:
+    day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return day + timedelta(days=1)
+
+
 def is_stopped(notice: AdverseNotice) -> bool:
     """Return whether a correction or a review is open, so that the clock stands."""
     disputed = reports_under_correction([notice.report_id])
@@ -422,7 +448,11 @@ def waiting_notices() -> QuerySet[AdverseNotice]:
 
 @transaction.atomic
 def move_clocks() -> None:
-    """Stop the clocks of declines under correction or review, and let others go on."""
+    """Stop the clocks of declines under correction or review, and let others go on.
+
+    A clock goes on with the working time that it had left: the person has the days that
+    the notice promised, whatever weekend follows.
+    """
     at = now()
     locked = waiting_notices().select_for_update(of=("self",), no_key=True)
     waiting = list(locked.filter(waits_until__isnull=False).order_by("pk"))
@@ -432,7 +462,8 @@ def move_clocks() -> None:
         if stands and notice.stopped_at is None:
             notice.stopped_at = at
         elif not stands and notice.stopped_at and notice.waits_until:
-            notice.waits_until += at - notice.stopped_at
+            left = working_time(notice.stopped_at, notice.waits_until)
+            notice.waits_until = add_working_time(at, left)
             notice.stopped_at = None
         else:
             continue
