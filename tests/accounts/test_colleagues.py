@@ -581,6 +581,21 @@ def test_two_superusers_who_deactivate_each_other_leave_one(transactional_db):
     )
 
 
+def test_session_by_a_provider_does_not_come_back_with_the_colleague(admin_user):
+    wangari = another_superuser()
+    user = create_user("njeri", is_staff=True)
+    user.set_unusable_password()
+    user.save()
+    client = Client()
+    client.force_login(user)
+
+    colleagues.deactivate(user, by=wangari)
+    colleagues.reactivate(user, by=wangari)
+
+    assert not user.sessions.exists()
+    assert not is_logged_in(client)
+
+
 def test_deactivated_colleague_is_logged_out_and_can_return(superuser):
     wangari = create_user("wangari", is_staff=True)
     client = Client()

@@ -168,13 +168,14 @@ def accept_invitation(user: User, password: str) -> None:
 def deactivate(user: User, *, by: User) -> None:
     """End the access of a colleague. Raises StaffChangeRefused.
 
-    The database voids the password of an inactive user (`accounts_void_password`), and
-    with it the user's sessions, for good.
+    The database voids the password of an inactive user (`accounts_void_password`). The
+    sessions of a user without one, whom an identity provider logs in, would come back.
     """
     require_another_superuser(user, by=by)
     withdraw_invitation(user)
     user.is_active = False
     user.save(update_fields=["is_active"])
+    user.sessions.all().delete()
 
 
 @transaction.atomic
