@@ -9,9 +9,11 @@ from urllib.parse import quote
 
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 from django.db import OperationalError, connection
 
 from verification.db import startup
+from verification.development.management.commands import runserver
 from verification.extras import MODULES
 from verification.jobs.models import Heartbeat
 from verification.jobs.queue import make_cluster_name
@@ -97,11 +99,18 @@ def test_wrong_environment_is_refused(command, environment, advice, tmp_path):
     assert advice in refusal(command, **given)
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:8000", "0:8000", "[::]:8000"])
-def test_server_of_django_listens_to_this_machine_alone(address, tmp_path):
+def test_server_of_django_listens_to_this_machine_alone(tmp_path):
     given = {"DATA_DIR": str(tmp_path), "DATABASE_URL": "postgresql://away/x"}
 
-    assert "remove HOST, or DEBUG" in refusal("runserver", address, **given)
+    assert "remove HOST, or DEBUG" in refusal("runserver", "0.0.0.0:8000", **given)
+
+
+@pytest.mark.parametrize("address", ["0:8000", "[::]:8000"])
+def test_server_of_django_refuses_each_address_of_all_networks(address, settings):
+    settings.DEBUG = True
+
+    with pytest.raises(SystemExit, match="remove HOST, or DEBUG"):
+        call_command(runserver.Command(), address)
 
 
 @pytest.mark.parametrize(
