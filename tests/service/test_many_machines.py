@@ -325,7 +325,7 @@ def order(machines: Machines) -> Iterator[Callable[[int, int], Load]]:
 
 
 def test_host_that_is_cut_off_costs_nothing(machines, order):
-    load = order(50_000_009, 400)
+    load = order(50_000_009, 200)
     cut, other = machines.hosts
 
     cut.machine.cut()
@@ -378,7 +378,7 @@ class TestPatientHosts:
         The remedy is that of the runbook: commits no longer wait for it.
         """
         machines.replicate()
-        load = order(55_000_009, 300)
+        load = order(55_000_009, 200)
         killed = restarts(machines)
 
         machines.standby.machine.cut()

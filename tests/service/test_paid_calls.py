@@ -19,7 +19,7 @@ from tests.world.waiting import until
 pytestmark = pytest.mark.slow
 DONE_SECONDS = 240
 # The bench `kills` has a thousand.
-ORDERED, ROUNDS = 500, 4
+ORDERED, ROUNDS = 300, 3
 CHECKS = ["IDENTITY", "CRB_SCORE"]
 LEFT = """
 SELECT count(*) FROM checks_checkresult r JOIN reports_report p ON p.id = r.report_id
@@ -224,7 +224,7 @@ def test_killed_workers_begin_no_v3_job_twice(asking_v3, smile_id_v3):
     def is_done():
         return rows(asking_v3, client, LEFT) == [(0,)]
 
-    for _ in range(3):
+    for _ in range(2):
         # During the calls of most, or before the work.
         begun = random.randint(60, 90)
         until_done(
