@@ -165,6 +165,25 @@ def test_withdrawal_cancels_and_refunds_current_runs(
     assert kinds.count(("CHARGE", -50)) == kinds.count(("REVERSAL", 50))
 
 
+def test_failed_run_is_not_retried_after_the_withdrawal(api: Api):
+    number = "90000008"
+    create_rule(api, "IDENTITY", subject=person(idNumber=number)["subject"])
+    api.work()
+    run = Run.objects.get()
+    assert api.report(str(run.report_id))["status"] == "FAILED"
+    withdrawn(api, idNumber=number)
+    assert standing(run.rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+    before = movements(api)
+
+    problem = api.refused(f"/reports/{run.report_id}/retry", {})
+
+    assert (problem["status"], problem["code"]) == (409, "report-not-retryable")
+    assert "withdrew" in problem["detail"]
+    assert movements(api) == before
+    assert resume(api, run.rule, anew()).json()["status"] == "ACTIVE"
+    assert api.post(f"/reports/{run.report_id}/retry").status_code == 200
+
+
 def test_message_names_rules_by_their_last_report_and_page(api: Api):
     create_rule(api, "IDENTITY")
     never_run = store_rule(api)
