@@ -1,10 +1,12 @@
 """A decline that rests on a bureau's result is served on the person, with a proof."""
 
+import io
 from datetime import datetime, timedelta
 
 import pytest
 import time_machine
 from django.db import IntegrityError, connection, transaction
+from pypdf import PdfReader
 
 from tests.reports.test_retry import RECOVERS, retry, set_max_attempts
 from tests.world.clients import Api, company, erase, person
@@ -51,12 +53,14 @@ from verification.decisions.notices import (
     record_outcomes,
     working_time,
 )
+from verification.documents.decline_notice import notice_pdf
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Kind, Notification
 from verification.notifications.recipients import block
 from verification.privacy import corrections
+from verification.privacy.access import _notice_json
 from verification.privacy.models import Origin, SubjectRequest
 from verification.privacy.objections import object_to_use
 from verification.privacy.reviews import answer_reviews, request_review
@@ -740,3 +744,26 @@ def test_working_time_goes_on_after_a_weekend(at: str, hours: int, until: str):
     moment, end = datetime.fromisoformat(at), datetime.fromisoformat(until)
     assert add_working_time(moment, timedelta(hours=hours)) == end
     assert working_time(moment, end) == timedelta(hours=hours)
+
+
+def test_pdf_and_copy_of_the_data_name_no_day_while_the_clock_stands_or_after(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(5, api)
+    made = decline(officer, report_id)
+    deliver()
+
+    def tells_day() -> tuple[bool, bool]:
+        notice = AdverseNotice.objects.select_related("decision").get()
+        page = PdfReader(io.BytesIO(notice_pdf(notice))).pages[0].extract_text()
+        return "Does not count before" in page, bool(_notice_json(notice)["waitsUntil"])
+
+    assert tells_day() == (True, True)
+    correction = dispute(report_id, "CRB_SCORE")
+    finish_waiting_declines()
+    assert tells_day() == (False, False)
+    corrections.withdraw(correction.pk)
+    finish_waiting_declines()
+    assert tells_day() == (True, True)
+    verbs.withdraw(officer.client, made.pk, officer.member, officer.actor)
+    assert tells_day() == (False, False)

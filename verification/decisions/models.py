@@ -6,6 +6,7 @@ and environment.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
@@ -659,6 +660,12 @@ class AdverseNotice(DatedRow):
 
     def __str__(self) -> str:
         return f"notice {self.id} ({self.state})"
+
+    @property
+    def counts_from(self) -> datetime | None:
+        """When the decline counts, or None while its clock stands or if it ended."""
+        stands = self.stopped_at or self.state == NoticeState.ENDED
+        return None if stands else self.waits_until
 
     @property
     def number(self) -> str:

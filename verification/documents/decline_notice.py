@@ -27,7 +27,7 @@ def notice_pdf(
 def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, Any]:
     report, decision = notice.report, notice.decision
     requester = report.workspace.requester
-    waits = notice.waits_until
+    waits = notice.counts_from
     return {
         "language": language,
         "number": notice.number,

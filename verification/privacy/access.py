@@ -266,7 +266,7 @@ def _notice_json(notice: AdverseNotice) -> dict[str, Any]:
         "bureaus": notice.bureaus,
         "isAutomated": notice.is_automated,
         "reasons": notice.decision.reasons,
-        "waitsUntil": _text(notice.waits_until),
+        "waitsUntil": _text(notice.counts_from),
         "reviewAskedAt": _text(notice.review_asked_at),
         "reviewedAt": _text(notice.reviewed_at),
         "service": [
