@@ -413,10 +413,10 @@ def working_time(begin: datetime, end: datetime) -> timedelta:
 def add_working_time(at: datetime, time: timedelta) -> datetime:
     """Return the moment at which this much time of weekdays has passed, in Nairobi."""
     moment = at.astimezone(NAIROBI)
-    while (
-        left := time - working_time(moment, _next_midnight(moment))
-    ) > timedelta() or moment.weekday() > FRIDAY:
-        moment, time = _next_midnight(moment), left
+    today = working_time(moment, _next_midnight(moment))
+    while time > today or moment.weekday() > FRIDAY:
+        moment, time = _next_midnight(moment), time - today
+        today = working_time(moment, _next_midnight(moment))
     return (moment + time).astimezone(at.tzinfo)
 
 
