@@ -36,11 +36,11 @@ def test_navigation_counts_what_waits_and_says_what_is_late(owner, api: Api):
     create_case(api, "22222222")
     raise_alert(api)
 
-    assert counts(owner.page("keys"))["Queue"] == "2 cases"
+    assert counts(owner.page("keys"))["Queue"] == "2 waiting"
     Case.objects.filter(pk=report).update(due_at=now() - timedelta(hours=1))
     found = counts(owner.page("keys"))
-    assert found["Queue"] == "1 late , of 2 cases"
-    assert found["Monitoring"] == "1 unread alerts"
+    assert found["Queue"] == "1 late , of 2 waiting"
+    assert found["Monitoring"] == "1 unread"
 
     owner.http.cookies[settings.LANGUAGE_COOKIE_NAME] = "sw"
     found = counts(owner.page("keys"))
@@ -52,7 +52,7 @@ def test_navigation_counts_up_to_a_limit(owner, api: Api, stop_counting_at):
     create_case(api, "11111111")
     create_case(api, "22222222")
 
-    assert counts(owner.page("keys"))["Queue"] == "1+ cases"
+    assert counts(owner.page("keys"))["Queue"] == "1+ waiting"
 
 
 def test_navigation_shows_an_officer_no_administration(officer):

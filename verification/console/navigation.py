@@ -217,8 +217,8 @@ def _failed_deliveries(client: Client) -> QuerySet:
 
 
 WAITING = {
-    "queue": Waiting(_open_cases, _("cases"), due="due_at"),
-    "monitoring": Waiting(_unread_alerts, _("unread alerts")),
+    "queue": Waiting(_open_cases, _("waiting"), due="due_at"),
+    "monitoring": Waiting(_unread_alerts, _("unread")),
     "corrections": Waiting(_open_corrections, _("open"), due="request__due_at"),
-    "webhooks": Waiting(_failed_deliveries, _("failed deliveries"), is_bad=True),
+    "webhooks": Waiting(_failed_deliveries, _("failed"), is_bad=True),
 }
