@@ -97,7 +97,7 @@ def test_killed_workers_are_replaced_without_loading_modules(jobs, count):
 
 
 def test_worker_that_hangs_in_a_job_is_ended(jobs):
-    with jobs.changed(JOB_SECONDS="3"):
+    with jobs.changed(web=False, JOB_SECONDS="3"):
         id = enqueue(jobs, "sleep", "[60]")
 
         until(lambda: job(jobs, id)[0] >= 2, seconds=RECOVERY_SECONDS)

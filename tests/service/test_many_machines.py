@@ -347,7 +347,8 @@ def patient(machines: Machines) -> Iterator[None]:
     """
     with ExitStack() as exits:
         for host in machines.hosts:
-            exits.enter_context(host.changed(CHECK_LEASE_SECONDS="60"))
+            changed = host.changed(web=False, CHECK_LEASE_SECONDS="60")
+            exits.enter_context(changed)
         yield
 
 

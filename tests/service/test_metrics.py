@@ -52,7 +52,7 @@ def test_counts_of_all_web_processes_add_up_and_stay(service, folder):
 
 
 def test_death_of_a_process_during_a_stop_is_no_failure(service):
-    with service.changed(WEB_DRAIN_SECONDS="60"):
+    with service.changed(jobs=False, WEB_DRAIN_SECONDS="60"):
         server, worker, *_ = service.processes()
         server.terminate()
         health = f"{service.url}/healthz"

@@ -72,7 +72,10 @@ def test_identity_provider_that_hangs_delays_no_other(service, client):
             "IDENTITY_PROVIDERS": json.dumps([setting]),
             "IDENTITY_SECRET_BANK": "secret",
         }
-        with service.changed(**variables), ThreadPoolExecutor(20) as strangers:
+        with (
+            service.changed(jobs=False, **variables),
+            ThreadPoolExecutor(20) as strangers,
+        ):
             begun = [
                 strangers.submit(
                     requests.post,

@@ -112,20 +112,32 @@ class Service:
         self.environment = self.environment | variables
 
     @contextmanager
-    def changed(self, **variables: str) -> Iterator[None]:
-        """Run web server and jobs with these variables too, and then as before."""
+    def changed(
+        self, *, web: bool = True, jobs: bool = True, **variables: str
+    ) -> Iterator[None]:
+        """Run web server and jobs with these variables too, and then as before.
+
+        A part that reads none of them need not start again.
+        """
         before = self.environment
         try:
-            self._restart(before | variables)
+            self._restart(before | variables, web, jobs)
             yield
         finally:
-            self._restart(before)
+            self._restart(before, web, jobs)
 
-    def _restart(self, environment: dict[str, str]) -> None:
-        self.stop_web()
-        self.stop_jobs()
+    def _restart(self, environment: dict[str, str], web: bool, jobs: bool) -> None:
+        if web:
+            self.stop_web()
+        if jobs:
+            self.stop_jobs()
         self.environment = environment
-        self.start()
+        if web:
+            self._launch_web()
+        if jobs:
+            self.start_jobs()
+        if web:
+            self.start_web()
 
     def manage(self, *arguments: str) -> str:
         """Run a management command on this service; return its output."""
