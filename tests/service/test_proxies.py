@@ -26,6 +26,8 @@ pytestmark = pytest.mark.slow
 
 AWAY_SECONDS = 1.5
 MORE_SECONDS = 90
+# Without it, clients would only slow the restart that they look at.
+PAUSE_SECONDS = 0.1
 # Nobody gets one of these by chance while a web server is away.
 FIXED_PORTS = range(20_000, 32_000)
 # As in the unit of the web servers
@@ -50,6 +52,7 @@ class Orders(threading.Thread):
                 self._order(str(uuid7()))
             except requests.RequestException as e:
                 self.failures.append(repr(e))
+            time.sleep(PAUSE_SECONDS)
 
     def _order(self, key: str) -> None:
         sent = {**self._authorization, "Idempotency-Key": key, "X-Request-Id": key}
@@ -81,7 +84,7 @@ class Reads(threading.Thread):
         while not self.stopping:
             answer = requests.get(self._url, timeout=90)
             self.statuses.add(answer.status_code)
-            time.sleep(0.05)
+            time.sleep(PAUSE_SECONDS)
 
 
 # Without the time in which a busy machine starts the service.
