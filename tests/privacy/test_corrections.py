@@ -15,7 +15,7 @@ from tests.checks.conftest import paying_api as paying_api
 from tests.console.conftest import owner as owner
 from tests.files.samples import pdf
 from tests.hosted.conftest import ask as ask
-from tests.world.clients import ATTESTED, Api, erase, person, request_erasure
+from tests.world.clients import ATTESTED, HOSTED, Api, erase, person, request_erasure
 from tests.world.corrections import (
     MISTYPED,
     REASON,
@@ -31,6 +31,7 @@ from tests.world.orders import SLOW, movements, two_checks
 from tests.world.payments import end_checkout, open_page
 from tests.world.rules import create_rule, move_rules_back, run_rules
 from tests.world.staff import enter_request, reveal
+from tests.world.subject import Visitor
 from tests.world.threads import run_at_once
 from verification import links
 from verification.backoffice.audit import Actor
@@ -582,6 +583,41 @@ def test_one_of_many_deciders_wins(api: Api):
 
     assert said.count("CHANGED") == 5
     assert len(events_of(correction.report_id, "correction.closed")) == 1
+
+
+def test_finding_disputed_in_a_report_that_reuses_it_is_not_reused(api: Api):
+    create_wrong_report(api)
+    correction = dispute(create_wrong_report(api, reuse=True))
+
+    again = api.report(create_wrong_report(api, reuse=True))
+    withdraw(correction.pk)
+    third = api.report(create_wrong_report(api, reuse=True))
+
+    assert again["checkResults"][0]["reused"] is False
+    assert third["checkResults"][0]["reused"] is True
+
+
+@pytest.mark.parametrize("by", ["origin", "copy"])
+@pytest.mark.parametrize("is_corrected", [False, True])
+def test_waiting_order_reuses_no_finding_that_was_disputed_meanwhile(
+    api: Api, *, is_corrected: bool, by: str
+):
+    reports = {"origin": create_wrong_report(api)}
+    reports["copy"] = create_wrong_report(api, reuse=True)
+    waiting = Visitor("")
+    waiting.report_id = create_wrong_report(api, reuse=True, consent=HOSTED)
+    correction = take(dispute(reports[by]).pk, reviewer())
+    if is_corrected:
+        run_again(api, correction, idNumber=RIGHT)
+        correct(correction.pk, reviewer(), REASON)
+
+    waiting.agree()
+    api.work()
+
+    (result,) = api.report(waiting.report_id)["checkResults"]
+    assert (result["status"], result["reused"]) == ("COMPLETED", False)
+    assert result["evidence"]["reusedFromResultId"] is None
+    assert movements(api) == [("CHARGE", -50, 1)]
 
 
 def test_superseded_finding_is_never_reused(api: Api):

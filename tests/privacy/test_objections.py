@@ -94,6 +94,21 @@ def test_results_are_not_reused(api: Api, ended: str):
     assert [r["reused"] for r in api.report(again)["checkResults"]] == [False] * 3
 
 
+def test_order_that_waits_for_consent_reuses_no_result_after_an_objection(
+    api: Api, ended: str
+):
+    waiting = Visitor("")
+    waiting.report_id = api.create(person() | {"consent": HOSTED})["id"]
+    object_to(api, ended)
+
+    waiting.agree()
+    api.work()
+
+    report = api.report(waiting.report_id)
+    assert report["status"] == "READY"
+    assert [r["reused"] for r in report["checkResults"]] == [False] * 3
+
+
 def test_rules_pause_and_their_runs_stop(api: Api, ended: str):
     rule = Rule.objects.get(pk=create_rule(api, "IDENTITY")["id"])
     run = rule.runs.get().report_id

@@ -238,6 +238,7 @@ def test_erased_result_runs_again_for_free(api: Api):
 
     report = api.report(created["id"])
     assert report["status"] == "READY"
+    assert reused_flags(report) == [False, False]
     assert report["paymentState"]["amount"]["amount"] == 0
     assert len(movements(api)) == 2
 

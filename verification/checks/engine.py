@@ -23,6 +23,7 @@ from uuid import UUID
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
 from django.db import connection
+from django.db.models import Exists, OuterRef
 
 from verification import tracing
 from verification.checks.due_checks import (
@@ -194,6 +195,8 @@ def _start_checks(
     for claimed in claims:
         outcome = _outcome_without_call(claimed)
         if outcome is None:
+            # A call is made, so the result will not be the earlier one.
+            claimed = replace(claimed, reused_from_id=None)
             route = find_route(claimed)
             if route.is_live:
                 live.append(add_consent(claimed, route))
@@ -254,11 +257,21 @@ def _is_disputed(claimed: Claim) -> bool:
 
 
 def _reuse_finding(result_id: UUID) -> Completed | None:
-    """Return the earlier finding, or None if it was erased or cannot be read.
+    """Return the earlier finding, or None if it may not be reused any more.
 
-    If it returns None, the engine calls the source, for the promised price.
+    Since the order it may have been erased, corrected, disputed or objected to. If it
+    returns None, the engine calls the source, for the promised price.
     """
-    earlier = CheckResult.objects.filter(pk=result_id, finding__isnull=False).first()
+    disputed = CheckResult.objects.filter(
+        reused_from_id=OuterRef("pk"), disputed_at__isnull=False
+    )
+    earlier = CheckResult.objects.filter(
+        ~Exists(disputed),
+        pk=result_id,
+        finding__isnull=False,
+        question__isnull=False,
+        disputed_at=None,
+    ).first()
     try:
         if earlier is None or earlier.finding is None:
             return None

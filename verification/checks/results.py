@@ -101,13 +101,14 @@ SET status = u.status, claims = 0, tries = u.tries, next_attempt_at = u.due,
     completed_at = CASE WHEN u.due IS NULL THEN %s END,
     started_at = u.started, duration_ms = u.duration, score = u.score,
     risk_level = u.level, finding = u.finding, failure_code = u.code,
-    failure_message = u.message, failure_retryable = u.retryable
+    failure_message = u.message, failure_retryable = u.retryable,
+    reused_from_id = u.reused_from
 FROM unnest(
     %s::uuid[], %s::int[], %s::text[], %s::smallint[], %s::timestamptz[],
     %s::timestamptz[], %s::int[], %s::smallint[], %s::text[], %s::bytea[], %s::text[],
-    %s::text[], %s::bool[], %s::text[]
+    %s::text[], %s::bool[], %s::text[], %s::uuid[]
 ) AS u(id, fence, status, tries, started, due, duration, score, level, finding, code,
-    message, retryable, waits_for)
+    message, retryable, waits_for, reused_from)
 WHERE r.id = u.id AND r.fence = u.fence AND r.status = 'RUNNING'
 RETURNING r.id, r.fence, r.price
 """
@@ -240,10 +241,17 @@ class _ResultRow(NamedTuple):
     message: str = ""
     retryable: bool = False
     waits_for: str = ""
+    reused_from: UUID | None = None
 
 
 def _result_row(claimed: Claim, outcome: Outcome, at: datetime) -> _ResultRow:
-    row = _ResultRow(*claimed.key, "CANCELLED", claimed.tries, claimed.run_began_at)
+    row = _ResultRow(
+        *claimed.key,
+        "CANCELLED",
+        claimed.tries,
+        claimed.run_began_at,
+        reused_from=claimed.reused_from_id,
+    )
     match outcome:
         case Completed(score, finding):
             seal = CheckResult._meta.get_field("finding").seal

@@ -268,10 +268,14 @@ def _reusable_results(questions: list[tuple[bytes, datetime]]) -> dict[bytes, UU
             SELECT asked.question, newest.id
             FROM json_to_recordset(%s) AS asked(question bytea, since timestamptz)
             CROSS JOIN LATERAL (
-                SELECT id FROM checks_checkresult
+                SELECT id FROM checks_checkresult AS known
                 WHERE question = asked.question AND completed_at >= asked.since
                     AND status = 'COMPLETED' AND reused_from_id IS NULL
                     AND finding IS NOT NULL AND disputed_at IS NULL
+                    AND NOT EXISTS (
+                        SELECT FROM checks_checkresult
+                        WHERE reused_from_id = known.id AND disputed_at IS NOT NULL
+                    )
                 ORDER BY completed_at DESC LIMIT 1
             ) AS newest
             """,
