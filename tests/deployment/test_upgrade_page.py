@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,8 +191,8 @@ def releases(tmp_path: Path) -> Path:
         input=names,
         check=True,
     )
-    # Debian's Python, as the user of the service cannot read those of this user.
-    subprocess.run(["/usr/bin/python3", "-m", "venv", tmp_path / "venv"], check=True)
+    # For Debian's Python, as the user of the service cannot read those of this user.
+    pip = [sys.executable, "-m", "pip", "--python", "/usr/bin/python3"]
     # Most packages are the same in both.
     locked: set[str] = set()
     for source in (old, ROOT):
@@ -201,7 +202,7 @@ def releases(tmp_path: Path) -> Path:
         locked |= packages
         subprocess.run(
             [
-                *(tmp_path / "venv/bin/pip", "download", "--quiet", "--no-deps"),
+                *(*pip, "download", "--quiet", "--no-deps"),
                 *("--require-hashes", "-r", tmp_path / "new.lock"),
                 *("--dest", folder / "wheels"),
             ],
