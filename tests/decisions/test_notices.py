@@ -588,6 +588,31 @@ def test_objection_ends_a_waiting_decline(api: Api, officer: Officer, report_id:
     assert AdverseNotice.objects.get().state == "ENDED"
 
 
+@pytest.mark.parametrize(("days", "objects_first"), [(0, 0), (0, 1), (5, 0)])
+def test_person_who_objects_still_gets_the_review_that_the_notice_promised(
+    api: Api, officer: Officer, report_id: str, days: int, objects_first: int
+):
+    if days:
+        wait(days, api)
+    first = decline_by_policy(api, report_id)
+    notice = deliver()
+    rights = [
+        lambda: request_review(notice.pk),
+        lambda: object_to_use(notice.report_id, Origin.SUBJECT, requested_by="subject"),
+    ]
+    for ask_for_right in reversed(rights) if objects_first else rights:
+        ask_for_right()
+
+    assert Case.objects.get().closed_at is None
+    second = officer.decide(report_id, "APPROVED", replaces=first.pk)
+    answer_reviews(report_id)
+    assert SubjectRequest.objects.get(kind="REVIEW").outcome == "DONE"
+    assert Case.objects.get().closed_at
+    # The objection holds from then on.
+    with pytest.raises(verbs.ReportDecisionRefused):
+        decline(officer, report_id, replaces=second.pk)
+
+
 def test_member_takes_a_waiting_decline_back(
     api: Api, officer: Officer, second: Officer, report_id: str
 ):

@@ -24,6 +24,7 @@ from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
 from verification.decisions.findings import is_decidable
 from verification.decisions.models import (
+    AdverseNotice,
     Case,
     CaseCause,
     CaseNote,
@@ -90,7 +91,7 @@ def open_case(
     due = due_at
     if due is None and hours is not None:
         due = at + timedelta(hours=hours)
-    if report.restricted_at or report.erased_at or not is_decidable(report):
+    if is_closed_by_objection(report) or report.erased_at or not is_decidable(report):
         return False
     values: dict[str, Any] = {
         "report": report.pk,
@@ -106,6 +107,22 @@ def open_case(
     with connection.cursor() as cursor:
         cursor.execute(OPEN_CASE, values)
     return True
+
+
+def is_closed_by_objection(report: Report) -> bool:
+    """Return whether an objection keeps everybody from deciding about the report.
+
+    It does not end a review by a person that the subject asked for, too.
+    """
+    return report.restricted_at is not None and not reports_in_review([report.pk])
+
+
+def reports_in_review(report_ids: Collection[UUID]) -> set[UUID]:
+    """Return those of these reports whose subject waits for a review by a person."""
+    asked = AdverseNotice.objects.filter(
+        report__in=report_ids, review_asked_at__isnull=False, reviewed_at=None
+    )
+    return set(asked.values_list("report_id", flat=True))
 
 
 @job

@@ -37,7 +37,9 @@ from verification.decisions import notices
 from verification.decisions.cases import (
     close_after_proposal,
     close_cases,
+    is_closed_by_objection,
     open_case,
+    reports_in_review,
     return_case,
 )
 from verification.decisions.findings import (
@@ -240,7 +242,7 @@ def _is_for_a_person(report: Report, new: NewDecision) -> bool:
     """
     if new.status == DecisionStatus.REVIEW:
         return False
-    if report.notices.filter(review_asked_at__isnull=False, reviewed_at=None).exists():
+    if reports_in_review([report.pk]):
         return True
     counted = {DecisionState.FINAL, DecisionState.WAITING}
     made = list(report.decisions.exclude(status=DecisionStatus.REVIEW))
@@ -420,7 +422,7 @@ def take_back_outdated(report: Report) -> None:
         return
     at, made = now(), list(report.decisions.all())
     proposal, waiting, present = proposal_of(made), waiting_of(made), present_of(made)
-    is_over = bool(report.restricted_at) or not is_decidable(report)
+    is_over = is_closed_by_objection(report) or not is_decidable(report)
     pending = [one for one in (proposal, waiting) if one]
     ended = [one for one in pending if is_over or is_outdated(one)]
     if proposal in ended:
@@ -499,7 +501,7 @@ def obstacle_of(report: Report) -> Obstacle | None:
         return Obstacle.ERASED
     if report.workspace.is_suspended:
         return Obstacle.SUSPENDED
-    if report.restricted_at:
+    if is_closed_by_objection(report):
         return Obstacle.RESTRICTED
     if report.status == ReportStatus.CANCELLED:
         return Obstacle.CANCELLED

@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from monitoring.pauses import pause_for_objection
 from verification.checks.models import CheckResult
-from verification.decisions.cases import close_cases
+from verification.decisions.cases import close_cases, reports_in_review
 from verification.decisions.decide import take_back_outdated
 from verification.privacy.erasure import ReportErased
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -103,7 +103,7 @@ def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
     # A result without a question is never reused.
     CheckResult.every.filter(report__in=ids).update(question=None)
     Event.objects.filter(report_id__in=ids).update(restricted_at=at)
-    close_cases(ids, at)
+    close_cases(set(ids) - reports_in_review(ids), at)
     for report in locked:
         if report.status in STOPPABLE_STATUSES and not report.is_ended:
             end_early(report, ReportStatus.CANCELLED, NOTE, by, at)
