@@ -176,6 +176,19 @@ def test_visitor_of_a_locked_link_can_ask_the_client_for_another(api, ask):
 
 
 @pytest.mark.usefixtures("new_minute")
+def test_locked_link_does_not_deny_the_checks_of_a_granted_consent(api, ask):
+    visitor = ask()
+    visitor.open()
+    visitor.agree()
+    lock_link(visitor, 4)
+
+    page = visitor.text()
+
+    assert api.report(visitor.report_id)["status"] == "RUNNING"
+    assert "This link is locked" in page
+    assert "Nothing was checked" not in page
+
+
 def test_network_with_too_many_tries_waits(ask, settings):
     visitor = ask()
     visitor.open()
