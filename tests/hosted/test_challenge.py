@@ -179,8 +179,8 @@ def test_visitor_of_a_locked_link_can_ask_the_client_for_another(api, ask):
 def test_locked_link_does_not_deny_the_checks_of_a_granted_consent(api, ask):
     visitor = ask()
     visitor.open()
-    visitor.agree()
     lock_link(visitor, 4)
+    visitor.agree()
 
     page = visitor.text()
 
