@@ -196,6 +196,19 @@ def test_retry_after_may_be_a_date(call, package, zone: str):
     assert refused.value.retry_after > 3600
 
 
+@pytest.mark.parametrize("value", ["soon", "Fri, 01 Jan 2100 00:00:00 +" + "9" * 20])
+def test_retry_after_that_is_neither_number_nor_date_is_none(call, package, value: str):
+    refusal = problem("validation-failed", 400)
+    refusal.headers["Retry-After"] = value
+    with (
+        AnsweringServer(refusal) as server,
+        pytest.raises(package.Problem) as refused,
+    ):
+        call(server.url, lambda client: client.reports.create(ORDER))
+
+    assert refused.value.retry_after is None
+
+
 def test_problem_has_its_members_and_pointers(call, package):
     pointer = "#/reports/0/subject/idNumber"
     errors = [
