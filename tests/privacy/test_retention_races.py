@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import QuerySet
 from django.test import Client
 from django.utils.timezone import now
@@ -25,7 +20,7 @@ from tests.world.corrections import create_wrong_report, dispute
 from tests.world.staff import change_url, read_page
 from tests.world.staff import superuser as superuser
 from tests.world.subject import Visitor
-from tests.world.waiting import until
+from tests.world.threads import SECONDS, start_and_block, uncommitted
 from verification.jobs.models import Job
 from verification.jobs.queue import schedule_job
 from verification.jobs.worker import MAX_ATTEMPTS, claim, do_housekeeping, run_job
@@ -41,64 +36,6 @@ from verification.privacy.retention import (
 from verification.reports.models import Report
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
-SECONDS = 90
-
-
-@contextmanager
-def uncommitted(action: Callable[[], Any]) -> Iterator[None]:
-    """Run an action in a thread; its transaction commits after the block."""
-    done, commit = threading.Event(), threading.Event()
-
-    def run() -> None:
-        try:
-            with transaction.atomic():
-                action()
-                done.set()
-                assert commit.wait(SECONDS)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(run)
-        assert done.wait(SECONDS)
-        try:
-            yield
-        finally:
-            commit.set()
-        future.result(SECONDS)
-
-
-def start(action: Callable[[], Any]) -> Future[Any]:
-    """Run an action in a thread."""
-
-    def run() -> Any:
-        try:
-            return action()
-        finally:
-            connection.close()
-
-    pool = ThreadPoolExecutor(1)
-    future = pool.submit(run)
-    pool.shutdown(wait=False)
-    return future
-
-
-def start_and_block(action: Callable[[], Any]) -> Future[Any]:
-    """Run an action in a thread; return when it waits for a lock."""
-    future = start(action)
-    until(is_anybody_waiting)
-    return future
-
-
-def is_anybody_waiting() -> bool:
-    with connection.cursor() as cursor:
-        # A transaction sees the sessions as it saw them first.
-        cursor.execute("SELECT pg_stat_clear_snapshot()")
-        cursor.execute(
-            """SELECT EXISTS (SELECT FROM pg_stat_activity
-            WHERE datname = current_database() AND wait_event_type = 'Lock')"""
-        )
-        return bool(cursor.fetchone()[0])
 
 
 @pytest.fixture

@@ -1,17 +1,22 @@
-"""Run an action in many threads at once, each with its own connection."""
+"""Run actions in threads, each with its own connection. Needs a transactional_db."""
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
+
+from tests.world.waiting import until
+
+SECONDS = 90
 
 
 def run_at_once(
     times: int, do: Callable[[int], Any], *, connected: bool = False
 ) -> list[Any]:
-    """Return each thread's result or exception. Needs a transactional_db.
+    """Return each thread's result or exception.
 
     With `connected`, no thread starts before all have their connections.
     """
@@ -38,3 +43,60 @@ def run_at_once(
 
     with ThreadPoolExecutor(times) as pool:
         return list(pool.map(one, range(times)))
+
+
+@contextmanager
+def uncommitted(action: Callable[[], Any]) -> Iterator[None]:
+    """Run an action in a thread; its transaction commits after the block."""
+    done, commit = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            with transaction.atomic():
+                action()
+                done.set()
+                assert commit.wait(SECONDS)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(run)
+        assert done.wait(SECONDS)
+        try:
+            yield
+        finally:
+            commit.set()
+        future.result(SECONDS)
+
+
+def start(action: Callable[[], Any]) -> Future[Any]:
+    """Run an action in a thread."""
+
+    def run() -> Any:
+        try:
+            return action()
+        finally:
+            connection.close()
+
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(run)
+    pool.shutdown(wait=False)
+    return future
+
+
+def start_and_block(action: Callable[[], Any]) -> Future[Any]:
+    """Run an action in a thread; return when it waits for a lock."""
+    future = start(action)
+    until(is_anybody_waiting)
+    return future
+
+
+def is_anybody_waiting() -> bool:
+    with connection.cursor() as cursor:
+        # A transaction sees the sessions as it saw them first.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(
+            """SELECT EXISTS (SELECT FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock')"""
+        )
+        return bool(cursor.fetchone()[0])
