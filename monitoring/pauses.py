@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.urls import reverse
 
 from monitoring.models import (
@@ -20,6 +20,7 @@ from monitoring.models import (
     locked_rules,
 )
 from monitoring.rules import find_run_obstacle, price_of, read_new_attestation
+from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
 from verification.db.ids import number_of_id, uuid7
 from verification.jobs.names import JobName
@@ -82,13 +83,31 @@ def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
     return paused
 
 
-def pause_for_withdrawal(rule_ids: Collection[UUID]) -> None:
-    """Pause the rules on a subject who withdrew consent."""
+def pause_for_withdrawal(
+    rule_ids: Collection[UUID], run_ids: Collection[UUID] = ()
+) -> list[Report]:
+    """Pause the rules on a subject who withdrew consent, and cancel current runs.
+
+    `run_ids` are reports that deleted rules made. Returns the reports whose checks
+    could run now or again, locked.
+    """
     _pause_for_subject(rule_ids, PauseReason.CONSENT_WITHDRAWN)
-    at = now()
-    for run in locked_reports().filter(_runs_under_way(rule_ids)).order_by("pk"):
-        target, trigger = ReportStatus.CANCELLED, "consent withdrawn"
-        end_early(run, target, trigger, SUBJECT_ACTOR, at)
+    # Also reports that ended: a retry that holds the lock makes a run current.
+    open_checks = CheckResult.objects.filter(
+        Q(status=ResultStatus.FAILED) | Q(disputed_at__isnull=False),
+        report=OuterRef("pk"),
+    )
+    stoppable = locked_reports().filter(
+        Q(pk__in=Run.objects.filter(rule__in=rule_ids).values("report"))
+        | Q(pk__in=run_ids),
+        Q(completed_at=None) | Exists(open_checks),
+    )
+    runs, at = list(stoppable.order_by("pk")), now()
+    for run in runs:
+        if not run.is_ended:
+            target, trigger = ReportStatus.CANCELLED, "consent withdrawn"
+            end_early(run, target, trigger, SUBJECT_ACTOR, at)
+    return runs
 
 
 def pause_for_objection(rule_ids: Collection[UUID]) -> QuerySet[Report]:
@@ -97,7 +116,9 @@ def pause_for_objection(rule_ids: Collection[UUID]) -> QuerySet[Report]:
     Returns the reports of their runs under way, for the caller to cancel.
     """
     _pause_for_subject(rule_ids, PauseReason.OBJECTION)
-    return Report.objects.filter(_runs_under_way(rule_ids))
+    return Report.objects.filter(
+        monitoring_run__rule__in=rule_ids, completed_at__isnull=True
+    )
 
 
 def _pause_for_subject(rule_ids: Collection[UUID], reason: PauseReason) -> None:
@@ -123,10 +144,6 @@ def _pause_for_subject(rule_ids: Collection[UUID], reason: PauseReason) -> None:
         notified_at=None,
     )
     schedule_message(reason, at)
-
-
-def _runs_under_way(rule_ids: Collection[UUID]) -> Q:
-    return Q(monitoring_run__rule__in=rule_ids, completed_at__isnull=True)
 
 
 @transaction.atomic

@@ -1,17 +1,19 @@
 """Several clusters, clients and subjects at the same moment."""
 
+import threading
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from monitoring.alerts import compare_runs
 from monitoring.models import Alert, Rule, RuleStatus, Run
 from monitoring.pauses import notify_paused, pause_for_withdrawal
 from monitoring.runs import launch_due_runs
-from tests.world.clients import Api
+from tests.world.clients import Api, person
 from tests.world.clients import workspace as workspace
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.rules import (
@@ -22,17 +24,26 @@ from tests.world.rules import (
     store_rule,
 )
 from tests.world.threads import run_at_once
+from tests.world.waiting import PATIENCE_SECONDS, until
 from verification.db.ids import uuid7
 from verification.notifications.models import Notification
+from verification.reports.launch import retry
 from verification.reports.models import Report
+from verification.reports.status import NotRetryable
 from webhooks.models import Event
 from workspaces import ledger
 from workspaces.create import create_workspace
-from workspaces.models import LedgerEntry
+from workspaces.models import Client, LedgerEntry
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 DAY = timedelta(days=1)
+WAITING = """
+SELECT EXISTS (
+    SELECT FROM pg_locks
+    WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))
+)
+"""
 
 
 @pytest.fixture
@@ -135,12 +146,51 @@ def test_withdrawal_launch_and_comparison_do_not_deadlock(
             if number == 1:
                 return compare_runs(*reversed(ended))
             with transaction.atomic():
-                return pause_for_withdrawal([rule.pk for rule in Rule.objects.all()])
+                pause_for_withdrawal([rule.pk for rule in Rule.objects.all()])
+            return None
 
         assert run_at_once(4, act) == [None] * 4
         assert not Rule.objects.filter(status=RuleStatus.ACTIVE).exists()
         # No report of before the withdrawal is still running.
         assert not Report.objects.filter(status="RUNNING").exists()
+
+
+@pytest.mark.parametrize("first", ["retry", "withdrawal"])
+def test_no_retry_at_the_moment_of_a_withdrawal_asks_a_source(api: Api, first: str):
+    create_rule(api, "IDENTITY", subject=person(idNumber="90000008")["subject"])
+    api.work()
+    run = Run.objects.get()
+    client = Client.of(api.workspace, api.environment, "test")
+    has_begun, has_ended = threading.Event(), threading.Event()
+
+    def do(what: str) -> None:
+        if what == "retry":
+            with suppress(NotRetryable):
+                retry(client, run.report_id)
+        else:
+            pause_for_withdrawal([run.rule_id])
+
+    def is_awaited() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(WAITING)
+            return bool(cursor.fetchone()[0])
+
+    def act(number: int) -> None:
+        if number:
+            assert has_begun.wait(PATIENCE_SECONDS)
+            with transaction.atomic():
+                do("withdrawal" if first == "retry" else "retry")
+            has_ended.set()
+            return
+        with transaction.atomic():
+            do(first)
+            has_begun.set()
+            until(lambda: has_ended.is_set() or is_awaited())
+
+    assert run_at_once(2, act) == [None] * 2
+
+    status = "CANCELLED" if first == "retry" else "FAILED"
+    assert api.report(str(run.report_id))["status"] == status
 
 
 def test_balance_for_one_run_launches_one_run_of_two_clusters(live_api: Api):

@@ -933,3 +933,24 @@ def test_staff_who_revealed_a_correction_are_named_to_the_subject(
 
     (found,) = load_reports([correction.report], now())
     assert [str(one.kind) for one in found.recipients if one.kind == "STAFF"]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_withdrawal_stops_the_rerun_of_a_run_of_monitoring(api, ask, is_deleted):
+    rule = create_rule(api, "IDENTITY", id_number=MISTYPED)
+    api.work()
+    run = Report.objects.get()
+    correction = take(dispute(str(run.pk)).pk, reviewer())
+    row = rerun(correction.pk, reviewer())
+    if is_deleted:
+        assert api.delete(f"/monitoring/{rule['id']}").status_code == 204
+    visitor = ask(checksRequested=["IDENTITY"], subject={"idNumber": MISTYPED})
+    visitor.prove()
+    visitor.grant()
+
+    visitor.post("withdraw", reason="")
+
+    row.refresh_from_db()
+    correction.refresh_from_db()
+    assert (row.status, correction.status) == ("CANCELLED", "IN_REVIEW")
+    assert refusal(rerun, correction.pk, reviewer()) == Obstacle.NO_CONSENT

@@ -68,6 +68,7 @@ from verification.reports.models import (
     Report,
     Subject,
 )
+from verification.reports.objections import withdrew_from_monitoring
 from verification.reports.request import (
     SUBJECT_MEMBERS,
     InvalidRequest,
@@ -442,7 +443,7 @@ def _rerun_obstacle(report: Report, correction: Correction) -> Obstacle | None:
     if correction.reruns.count() >= MAX_RERUNS:
         return Obstacle.RUN_TOO_OFTEN
     consent = getattr(report, "consent", None)
-    if consent and not consent.is_given:
+    if (consent and not consent.is_given) or withdrew_from_monitoring(report):
         return Obstacle.NO_CONSENT
     name = correction.check_name
     has_source = (

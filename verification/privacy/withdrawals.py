@@ -24,7 +24,10 @@ from verification.privacy.corrections import stop_reruns
 from verification.privacy.people import Person
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
-from verification.reports.objections import may_be_same_person
+from verification.reports.objections import (
+    may_be_monitored_person,
+    may_be_same_person,
+)
 from verification.reports.status import SUBJECT_ACTOR, lock_with_report, record_note
 from verification.values.clock import now
 
@@ -56,8 +59,8 @@ def withdraw(
     decision = ConsentRecord.Decision.WITHDRAWN
     record = record_decision(consent, report, decision, evidence, reason, at)
     # The runs of rules are locked before the account.
-    _pause_rules(report)
-    stop_reruns(report)
+    for stopped in [report, *_pause_rules(report)]:
+        stop_reruns(stopped)
     actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT_ACTOR
     if report.status in STOPPABLE_STATUSES and not report.is_ended:
         end_early(report, ReportStatus.CANCELLED, "consent withdrawn", actor, at)
@@ -66,12 +69,16 @@ def withdraw(
     return record
 
 
-def _pause_rules(report: Report) -> None:
+def _pause_rules(report: Report) -> list[Report]:
     """Pause the rules on the person who withdraws the consent of this report.
+
+    Returns reports that rules, also deleted ones, made and that could run again.
 
     The person has proved that this report is about them, and no more. A pause shows
     nothing and ends with a newer consent, so it reaches all rules that may
     be about them.
     """
-    rules = Person.of(report).find().rules
-    pause_for_withdrawal([r.pk for r in rules if may_be_same_person(report, r)])
+    found = Person.of(report).find()
+    rules = [r.pk for r in found.rules if may_be_same_person(report, r)]
+    runs = [r.pk for r in found.reports if may_be_monitored_person(report, r)]
+    return pause_for_withdrawal(rules, runs)

@@ -19,7 +19,10 @@ from verification.jobs.queue import notify_on_commit
 from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.providers.registry import ORDER_AGAIN
 from verification.reports.models import Report, ReportStatus, Subject
-from verification.reports.objections import objected_since_consent
+from verification.reports.objections import (
+    objected_since_consent,
+    withdrew_from_monitoring,
+)
 from verification.reports.pricing import (
     OrderLine,
     PriceRequest,
@@ -289,7 +292,7 @@ def _retry_obstacles(report: Report, failed: list[CheckResult]) -> Iterator[str]
             f"The subject objected at {utc_text(objected_at)}. Order a new report with "
             "a consent that was obtained after that."
         )
-    elif _is_run_without_consent(report):
+    elif withdrew_from_monitoring(report):
         yield "The subject withdrew the consent to the monitoring that made it."
     payment = getattr(report, "payment", None)
     if payment and not is_unrefunded(payment):
@@ -308,18 +311,6 @@ def _retry_obstacles(report: Report, failed: list[CheckResult]) -> Iterator[str]
     for result in failed:
         if reason := no_consent_reason(report, result.name):
             yield f"{reason} {ORDER_AGAIN}"
-
-
-def _is_run_without_consent(report: Report) -> bool:
-    """Return whether a rule made it whose subject withdrew, with no consent since.
-
-    Its own consent is an attestation of the client, which a withdrawal on another
-    report leaves as it is.
-    """
-    if report.monitoring_id is None:
-        return False
-    withdrawn = {"monitoring_run__rule__consent_withdrawn_at__isnull": False}
-    return Report.objects.filter(pk=report.pk, **withdrawn).exists()
 
 
 def _is_past_retry_time(report: Report) -> bool:

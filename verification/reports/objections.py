@@ -18,7 +18,7 @@ from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.subject_messages import addresses_of
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.providers.name_comparison import ACCEPTED_LIKENESSES, names_alike
-from verification.reports.models import KnownSubject, Report
+from verification.reports.models import KnownSubject, Report, SearchEntry
 from verification.reports.request import ConsentInput, Fault, InvalidRequest, MemberPath
 from verification.values.local_time import utc_text
 
@@ -128,6 +128,33 @@ def objected_since_consent(report: Report) -> datetime | None:
     return None if given_at and given_at > objected_at else objected_at
 
 
+def withdrew_from_monitoring(report: Report) -> bool:
+    """Return whether a rule made it whose subject withdrew, with no consent since.
+
+    Its own consent is an attestation of the client, which a withdrawal on another
+    report leaves as it is. Once the rule is deleted, a newer consent cannot be
+    attested.
+    """
+    if report.monitoring_id is None:
+        return False
+    rules = Report.objects.filter(pk=report.pk, monitoring_run__isnull=False)
+    for withdrawn_at in rules.values_list(
+        "monitoring_run__rule__consent_withdrawn_at", flat=True
+    ):
+        return withdrawn_at is not None
+    ids = report.subject_ids
+    carrying = SearchEntry.objects.filter(further_ids__overlap=ids).values("pk")
+    withdrawals = ConsentRecord.objects.filter(
+        Q(report__subject_id__in=ids) | Q(report__in=carrying),
+        decision=ConsentRecord.Decision.WITHDRAWN,
+        created_at__gt=report.created_at,
+    )
+    return any(
+        one.report.erased_at or may_be_monitored_person(one.report, report)
+        for one in withdrawals.select_related("report")
+    )
+
+
 def _given_at(consent: Consent | None) -> datetime | None:
     if consent is None:
         return None
@@ -151,14 +178,28 @@ def may_be_same_person(report: Report, other: Named) -> bool:
     """
     if report == other:
         return True
+    needs_birth = isinstance(other, Report | OrderedSubject)
+    return _may_be_same(report, other, needs_birth=needs_birth)
+
+
+def may_be_monitored_person(report: Report, run: Report) -> bool:
+    """Return whether a rule made a report that could be about this report's person.
+
+    Like a rule, it needs neither address nor date of birth.
+    """
+    return run.monitoring_id is not None and _may_be_same(
+        report, run, needs_birth=False
+    )
+
+
+def _may_be_same(report: Report, other: Named, *, needs_birth: bool) -> bool:
     mine, theirs = address_set(report), address_set(other)
     if theirs and mine.isdisjoint(theirs):
         return False
     born = [(one.subject or {}).get("dateOfBirth") for one in (report, other)]
     if all(born) and born[0] != born[1]:
         return False
-    needs_birth = mine and not theirs and isinstance(other, Report | OrderedSubject)
-    if needs_birth and not all(born):
+    if needs_birth and mine and not theirs and not all(born):
         return False
     return has_name_of(report, [other.subject_name])
 
