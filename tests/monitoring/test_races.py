@@ -1,13 +1,12 @@
 """Several clusters, clients and subjects at the same moment."""
 
-import threading
 from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from monitoring.alerts import compare_runs
 from monitoring.models import Alert, Rule, RuleStatus, Run
@@ -23,8 +22,7 @@ from tests.world.rules import (
     rule_request,
     store_rule,
 )
-from tests.world.threads import run_at_once
-from tests.world.waiting import PATIENCE_SECONDS, until
+from tests.world.threads import SECONDS, run_at_once, start_and_block, uncommitted
 from verification.db.ids import uuid7
 from verification.notifications.models import Notification
 from verification.reports.launch import retry
@@ -38,12 +36,6 @@ from workspaces.models import Client, LedgerEntry
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 DAY = timedelta(days=1)
-WAITING = """
-SELECT EXISTS (
-    SELECT FROM pg_locks
-    WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))
-)
-"""
 
 
 @pytest.fixture
@@ -161,33 +153,21 @@ def test_no_retry_at_the_moment_of_a_withdrawal_asks_a_source(api: Api, first: s
     api.work()
     run = Run.objects.get()
     client = Client.of(api.workspace, api.environment, "test")
-    has_begun, has_ended = threading.Event(), threading.Event()
 
-    def do(what: str) -> None:
-        if what == "retry":
-            with suppress(NotRetryable):
-                retry(client, run.report_id)
-        else:
+    def withdraw() -> None:
+        with transaction.atomic():
             pause_for_withdrawal([run.rule_id])
 
-    def is_awaited() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute(WAITING)
-            return bool(cursor.fetchone()[0])
+    def try_again() -> None:
+        with suppress(NotRetryable):
+            retry(client, run.report_id)
 
-    def act(number: int) -> None:
-        if number:
-            assert has_begun.wait(PATIENCE_SECONDS)
-            with transaction.atomic():
-                do("withdrawal" if first == "retry" else "retry")
-            has_ended.set()
-            return
-        with transaction.atomic():
-            do(first)
-            has_begun.set()
-            until(lambda: has_ended.is_set() or is_awaited())
-
-    assert run_at_once(2, act) == [None] * 2
+    actions = [withdraw, try_again]
+    if first == "retry":
+        actions.reverse()
+    with uncommitted(actions[0]):
+        second = start_and_block(actions[1])
+    second.result(SECONDS)
 
     status = "CANCELLED" if first == "retry" else "FAILED"
     assert api.report(str(run.report_id))["status"] == status
