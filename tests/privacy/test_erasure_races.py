@@ -19,7 +19,6 @@ from tests.privacy.marks import World
 from tests.privacy.marks import live_source as live_source
 from tests.privacy.marks import sources as sources
 from tests.privacy.marks import world as world
-from tests.privacy.test_retention_races import is_anybody_waiting, start
 from tests.world.addresses import list_pages
 from tests.world.clients import HOSTED, Api, erase, person, request_erasure
 from tests.world.corrections import reviewer
@@ -34,7 +33,7 @@ from tests.world.referee import visit_as_referee
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.refunds import send_waiting_refunds
 from tests.world.subject import Visitor
-from tests.world.threads import run_at_once
+from tests.world.threads import is_anybody_waiting, run_at_once, start
 from tests.world.waiting import until
 from verification.checks.models import CheckResult
 from verification.hosted.urls import consent_urls, payment_urls, reference_urls

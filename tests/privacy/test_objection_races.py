@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.privacy.test_retention_races import SECONDS, start_and_block, uncommitted
 from tests.world.clients import Api, error_codes, person
+from tests.world.threads import SECONDS, start_and_block, uncommitted
 from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
 from verification.reports.models import Report
