@@ -20,7 +20,7 @@ from benchmarks.figures import BENCHES, run, summary
 from verification.db import embedded
 
 # Those of very many reports come last: they use another database, and fill it. Before
-# "growth" stops web server and jobs, others use those that run already.
+# "growth" stops web server and jobs, the benches use the running ones.
 FIRST = [
     "create-batch",
     "create-single",

@@ -65,7 +65,7 @@ class Service:
         self._running = ExitStack()
         self._parts: dict[tuple[str, ...], psutil.Process] = {}
         self._database = ""
-        # Those that need no `migrate`, which takes seconds also with nothing to do.
+        # Migrated databases: `migrate` takes seconds even if it has nothing to do.
         self._migrated: set[str] = set()
         self.use(DATABASE, keep=False)
 

@@ -376,7 +376,7 @@ def correct(api: Api, report_id: str, check: str = "CRB_SCORE") -> None:
 def test_corrected_result_ends_a_waiting_decline(
     api: Api, officer: Officer, report_id: str, check: str
 ):
-    """Also that of a check that is no bureau's: the decline rests on all of them."""
+    """The decline rests on all results, not on those of credit bureaus alone."""
     wait(1, api)
     decline(officer, report_id)
     deliver()

@@ -379,7 +379,7 @@ class Walk:
 
     def _run_axe(self, form: str, rules: dict[str, Any]) -> None:
         if self.page.evaluate("!window.axe"):
-            # Half a megabyte, which `page.evaluate` would wrap anew each time
+            # `page.evaluate` would wrap the half megabyte of axe each time.
             self._devtools.send("Runtime.evaluate", {"expression": AXE_SCRIPT})
         for found in self.page.evaluate(AXE, rules):
             self.fault(f"{form}: {found}")

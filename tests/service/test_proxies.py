@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 AWAY_SECONDS = 1.5
 MORE_SECONDS = 90
-# Without it, clients would only slow the restart that they look at.
+# Clients without a pause would slow the restart that they watch.
 PAUSE_SECONDS = 0.1
 # Nobody gets one of these by chance while a web server is away.
 FIXED_PORTS = range(20_000, 32_000)

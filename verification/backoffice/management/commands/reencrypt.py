@@ -15,7 +15,7 @@ from verification.db.encryption import (
     unseal,
 )
 
-# Of each column
+# The command names so many changed values of a column.
 MAX_SHOWN = 10
 
 
