@@ -6,13 +6,17 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.db.models import F
+from django.test import Client
 from django.utils.timezone import now
 
 from tests.fakes.checkouts import CheckoutServer
 from tests.world.clients import Api
 from tests.world.payments import candidate_item, open_page, payment_of, post_event
-from tests.world.threads import run_at_once
+from tests.world.staff import run_action
+from tests.world.staff import superuser as superuser
+from tests.world.threads import run_at_once, start_and_block, uncommitted
 from verification.payments.links import expire_payments, payment_links, remind_payers
 from verification.payments.models import (
     Checkout,
@@ -61,7 +65,8 @@ def two_checkouts(made: dict[str, Any]) -> list[Checkout]:
 
 
 def looks(checkouts: list[Checkout]) -> None:
-    poll_now(*(checkout.pk for checkout in checkouts))
+    for checkout in checkouts:
+        poll_now(checkout.pk)
     poll_due_checkouts()
 
 
@@ -84,6 +89,23 @@ def test_one_of_two_simultaneous_payments_counts(api: Api, attempt: int):
     is_consistent(made)
     send_refunds()
     assert Refund.objects.get().status == "DONE"
+
+
+def test_staff_who_ask_about_many_checkouts_lock_one_at_a_time(
+    api: Api, superuser: Client
+):
+    checkouts = two_checkouts(api.create(candidate_item()))
+    rows = Checkout.objects.select_for_update(nowait=True)
+    # The newest stands first in the list.
+    last, first = (row.pk for row in checkouts)
+
+    with uncommitted(lambda: rows.get(pk=last)):
+        asked = start_and_block(lambda: run_action(superuser, "poll", *checkouts))
+        with transaction.atomic():
+            free = list(rows.filter(pk=first, next_poll_at__lte=now()))
+            assert [row.pk for row in free] == [first]
+
+    assert len(asked.result()) == 2
 
 
 def settled() -> None:

@@ -74,7 +74,8 @@ def end_checkout(
 
 
 def poll_checkouts(*checkouts: Checkout) -> None:
-    poll_now(*(checkout.pk for checkout in checkouts))
+    for checkout in checkouts:
+        poll_now(checkout.pk)
     poll_due_checkouts()
     for checkout in checkouts:
         checkout.refresh_from_db()

@@ -386,11 +386,10 @@ class CheckoutAdmin(MoneyAdmin):
 
     @admin.action(description="Ask the provider now", permissions=["act"])
     def poll(self, request: HttpRequest, checkouts: QuerySet[Checkout]) -> None:
-        with transaction.atomic():
-            poll_now(*(checkout.pk for checkout in checkouts))
-            for checkout in checkouts:
-                self.log_change(request, checkout, "asked the provider", verb="polled")
         for checkout in checkouts:
+            with transaction.atomic():
+                poll_now(checkout.pk)
+                self.log_change(request, checkout, "asked the provider", verb="polled")
             message = f"The provider is asked for {checkout.number} in a moment."
             self.message_user(request, message)
 

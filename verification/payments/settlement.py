@@ -109,10 +109,14 @@ AWAITED_STATUSES = {
 }
 
 
-def poll_now(*checkout_ids: UUID) -> None:
-    """Poll these checkouts once the transaction commits."""
+def poll_now(checkout_id: UUID) -> None:
+    """Poll this checkout once the transaction commits.
+
+    One at a time: a transaction that locks two without their report's lock can deadlock
+    with `settle`.
+    """
     at = now()
-    Checkout.objects.filter(pk__in=checkout_ids).update(next_poll_at=at)
+    Checkout.objects.filter(pk=checkout_id).update(next_poll_at=at)
     schedule_poll(at)
 
 
@@ -128,10 +132,12 @@ def close_checkouts(payment_id: UUID) -> None:
     """Close the open checkouts of a payment that has ended, once this commits.
 
     The next poll asks the provider to expire them. Money that arrives is refunded.
+    The caller has locked the report.
     """
+    at = now()
     opened = Checkout.objects.filter(payment_id=payment_id, status=CheckoutStatus.OPEN)
-    if ids := list(opened.values_list("pk", flat=True)):
-        poll_now(*ids)
+    if opened.update(next_poll_at=at):
+        schedule_poll(at)
 
 
 @transaction.atomic
