@@ -631,6 +631,23 @@ def test_member_takes_a_waiting_decline_back(
     assert refusal.value.obstacle == Obstacle.ANSWERED
 
 
+@pytest.mark.parametrize("ends", ["member", "objection"])
+def test_person_with_a_notice_hears_that_the_decline_is_taken_back(
+    api: Api, officer: Officer, report_id: str, ends: str
+):
+    wait(5, api)
+    made = decline(officer, report_id)
+    deliver()
+
+    if ends == "member":
+        verbs.withdraw(officer.client, made.pk, officer.member, officer.actor)
+    else:
+        object_to_use(Report.objects.get().pk, Origin.SUBJECT, requested_by="subject")
+
+    told = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
+    assert (told.recipient, told.context["isTakenBack"]) == (EMAIL, True)
+
+
 def test_unsent_notice_of_a_withdrawn_decline_is_cancelled(
     api: Api, officer: Officer, report_id: str
 ):

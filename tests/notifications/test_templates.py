@@ -297,6 +297,24 @@ def test_every_sms_fits_into_two_parts_with_its_link(
         assert name[:10] in text, kind
 
 
+@pytest.mark.parametrize("language", [*Language.values, BILINGUAL])
+@pytest.mark.parametrize("news", ["isDecidedAnew", "isTakenBack"])
+def test_sms_about_a_former_notice_fits_into_two_parts(
+    language: str, news: str, settings: Any
+):
+    settings.BASE_URL = "https://verify.acacia-lenders.co.ke"
+    context = {"requester": "Acacia Lenders", news: True}
+    text = by_sms(Kind.REVIEW_ANSWER, language, context=context)
+
+    assert gsm_length(text) <= 306
+    assert to_gsm(text) == text
+    words = {
+        "en": {"isDecidedAnew": "decided anew", "isTakenBack": "taken back"},
+        "sw": {"isDecidedAnew": "imeamua upya", "isTakenBack": "imeondoa"},
+    }
+    assert words["sw" if language == "sw" else "en"][news] in text
+
+
 @pytest.mark.parametrize("language", Language.values)
 def test_request_names_requester_purpose_link_and_expiry(language: str):
     letter = write_email(written(Kind.CONSENT_REQUEST, language))

@@ -100,7 +100,7 @@ KINDS = {
     Kind.CORRECTION_RECEIPT: _("Receipt of a correction"),
     Kind.CORRECTION_ANSWER: _("Answer to a correction"),
     Kind.ADVERSE_NOTICE: _("Notice of a decline"),
-    Kind.REVIEW_ANSWER: _("New decision, or answer to a request for a review"),
+    Kind.REVIEW_ANSWER: _("Answer to a review, or news of a decline"),
     Kind.PAYMENT_REQUEST: _("Request to pay"),
     Kind.PAYMENT_REMINDER: _("Reminder to pay"),
     Kind.PAYMENT_SHORT: _("Notice that too little was paid"),

@@ -367,6 +367,7 @@ def withdraw(
     at = now()
     notices.end_reviews(report, at)
     _withdraw(decision, client.actor, member.user_id, at)
+    notices.tell_of_withdrawal(report, decision, at)
     _record_proposal(report, "decline taken back", client.actor, at)
     open_case(report, CaseCause.REVIEW)
     audit.record("decision.withdrawn", actor, decision)
@@ -429,6 +430,7 @@ def take_back_outdated(report: Report) -> None:
         withdraw_proposal(report, proposal, JOB_ACTOR)
     if waiting in ended:
         _withdraw(waiting, JOB_ACTOR, None, at)
+        notices.tell_of_withdrawal(report, waiting, at)
         _record_proposal(report, "decline ended before it counted", JOB_ACTOR, at)
     # A proposal or waiting decline takes the place of the decision that counts.
     counting = present if pending == ended else None

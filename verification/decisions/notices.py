@@ -218,17 +218,32 @@ def tell_of_successor(report: Report, decision: Decision, at: datetime) -> None:
     if between.exclude(status=DecisionStatus.REVIEW).exists():
         # The person has heard of that one.
         return
-    if link := _link_of(report, at):
-        context = {**report.workspace.requester.message_context, "link": link}
-        found = messages_to(
-            report.subject or {},
-            report,
-            Kind.REVIEW_ANSWER,
-            f"anew:{decision.pk}",
-            {**context, "isDecidedAnew": True},
-            former.language or BILINGUAL,
-        )
-        notify(*found)
+    _tell(report, former, f"anew:{decision.pk}", {"isDecidedAnew": True}, at)
+
+
+def tell_of_withdrawal(report: Report, decision: Decision, at: datetime) -> None:
+    """Tell the person that a decline of which they got a notice is taken back.
+
+    The answer to a review tells it by `ANSWER_REVIEWS`.
+    """
+    served = AdverseNotice.objects.filter(decision=decision, served_at__isnull=False)
+    if notice := served.filter(reviewed_at=None).first():
+        _tell(report, notice, f"back:{decision.pk}", {"isTakenBack": True}, at)
+
+
+def _tell(
+    report: Report,
+    notice: AdverseNotice,
+    cause: str,
+    news: dict[str, bool],
+    at: datetime,
+) -> None:
+    """Write what has become of a decline to the person who got its notice."""
+    if not (link := _link_of(report, at)):
+        return
+    context = {**report.workspace.requester.message_context, "link": link, **news}
+    kind, language = Kind.REVIEW_ANSWER, notice.language or BILINGUAL
+    notify(*messages_to(report.subject or {}, report, kind, cause, context, language))
 
 
 def _end(notice: AdverseNotice) -> None:
