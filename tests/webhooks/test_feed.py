@@ -1,18 +1,14 @@
 """The feed of events: its order, its races, its end."""
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
 from django.utils.timezone import now
 
 from tests.world.clients import Api
 from tests.world.deliveries import record_events
+from tests.world.threads import is_anybody_waiting, start, uncommitted
 from tests.world.waiting import until
 from verification.db.ids import uuid7
 from webhooks import feed
@@ -30,47 +26,10 @@ def ids(page: EventPage) -> list[Any]:
     return [event.pk for event in page.events]
 
 
-@contextmanager
-def open_transaction(do: Callable[[], Any]) -> Iterator[Any]:
-    """Run this in another connection, and commit it after the block."""
-    done, committing = threading.Event(), threading.Event()
-
-    def write() -> None:
-        try:
-            with transaction.atomic():
-                made.append(do())
-                done.set()
-                committing.wait(60)
-        finally:
-            done.set()
-            connection.close()
-
-    made: list[Any] = []
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        assert done.wait(60)
-        yield made[0]
-    finally:
-        committing.set()
-        writer.join(60)
-
-
-def waits_for_lock() -> bool:
-    """Return whether a session waits for the lock of a feed."""
-    with connection.cursor() as db:
-        db.execute(
-            "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' "
-            "AND database = (SELECT oid FROM pg_database WHERE datname = "
-            "current_database()) AND NOT granted)"
-        )
-        return bool(db.fetchone()[0])
-
-
 @pytest.mark.django_db(transaction=True)
 def test_event_that_commits_late_is_not_missed(api: Api):
     workspace = api.workspace
-    with open_transaction(lambda: record_events(workspace)) as late:
+    with uncommitted(lambda: record_events(workspace)) as late:
         later = record_events(workspace)
         first = read(workspace)
         assert ids(first) == later
@@ -83,7 +42,7 @@ def test_event_that_commits_late_is_not_missed(api: Api):
 def test_open_transaction_of_another_workspace_delays_nothing(
     api: Api, another_api: Api
 ):
-    with open_transaction(lambda: record_events(another_api.workspace)):
+    with uncommitted(lambda: record_events(another_api.workspace)):
         mine = record_events(api.workspace)
         assert ids(read(api.workspace)) == mine
 
@@ -95,19 +54,12 @@ def test_readers_at_once_miss_nothing(api: Api):
     made = record_events(workspace, 2)
     key = {"workspace": workspace.pk, "environment": "sandbox"}
 
-    def read_alone() -> EventPage:
-        try:
-            return read(workspace)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as pool:
-        with open_transaction(lambda: feed._list_events(key)) as listed:
-            assert listed == 2
-            made += record_events(workspace)
-            reading = pool.submit(read_alone)
-            until(lambda: waits_for_lock() or reading.done())
-        page = reading.result()
+    with uncommitted(lambda: feed._list_events(key)) as listed:
+        assert listed == 2
+        made += record_events(workspace)
+        reading = start(lambda: read(workspace))
+        until(lambda: is_anybody_waiting() or reading.done())
+    page = reading.result()
 
     assert ids(page) + ids(read(workspace, page.cursor)) == made
 
@@ -118,7 +70,7 @@ def test_locked_event_is_listed_later(api: Api):
     locked, free = record_events(workspace, 2)
     rows = Event.objects.select_for_update(no_key=True)
 
-    with open_transaction(lambda: rows.get(pk=locked)):
+    with uncommitted(lambda: rows.get(pk=locked)):
         first = read(workspace)
 
     assert (ids(first), first.has_more) == ([free], False)

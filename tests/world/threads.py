@@ -46,14 +46,18 @@ def run_at_once(
 
 
 @contextmanager
-def uncommitted(action: Callable[[], Any]) -> Iterator[None]:
-    """Run an action in a thread; its transaction commits after the block."""
+def uncommitted(action: Callable[[], Any]) -> Iterator[Any]:
+    """Run an action in a thread; its transaction commits after the block.
+
+    Yields what the action returns.
+    """
     done, commit = threading.Event(), threading.Event()
+    returned: list[Any] = []
 
     def run() -> None:
         try:
             with transaction.atomic():
-                action()
+                returned.append(action())
                 done.set()
                 assert commit.wait(SECONDS)
         finally:
@@ -63,7 +67,7 @@ def uncommitted(action: Callable[[], Any]) -> Iterator[None]:
         future = pool.submit(run)
         assert done.wait(SECONDS)
         try:
-            yield
+            yield returned[0]
         finally:
             commit.set()
         future.result(SECONDS)
