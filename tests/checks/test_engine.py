@@ -12,6 +12,7 @@ from tests.checks.engine import ledger_totals, only_result, work_until_done
 from tests.checks.source import CLEAR
 from tests.world.clients import person
 from tests.world.clock import let_time_pass
+from tests.world.waiting import until
 from verification.checks.due_checks import claim
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.consents.models import Consent
@@ -88,10 +89,8 @@ def test_engine_records_answers_while_other_calls_run(paying_api, source):
 
     def answer(asked):
         if asked["idNumber"] == "20000000":
-            time.sleep(1)
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT status FROM checks_checkresult")
-                statuses.extend(status for (status,) in cursor.fetchall())
+            until(CheckResult.objects.filter(status="COMPLETED").exists)
+            statuses.extend(CheckResult.objects.values_list("status", flat=True))
             connection.close()
         return CLEAR
 

@@ -1,9 +1,6 @@
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 
 import pytest
-from django.db import connection, transaction
 
 from tests.checks.engine import (
     FAILED,
@@ -17,6 +14,7 @@ from tests.checks.engine import (
     work_until_done,
 )
 from tests.world.clients import HOSTED, person
+from tests.world.threads import start_and_block, uncommitted
 from verification.checks.due_checks import claim
 from verification.checks.events import FlagBody
 from verification.checks.models import CheckResult
@@ -31,13 +29,6 @@ from webhooks.models import Event
 from workspaces.models import Account, LedgerEntry
 
 FOUND = found(5)
-
-WAITING = """
-SELECT EXISTS (
-    SELECT FROM pg_locks
-    WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))
-)
-"""
 
 
 def take_place_of_event(api, name, cause):
@@ -265,22 +256,6 @@ def test_check_that_took_months_is_recorded(api):
     assert only_result().duration_ms == 2**31 - 1
 
 
-def record_and_close(claims):
-    try:
-        record_outcomes([(claimed, found(5)) for claimed in claims], definitions())
-    finally:
-        connection.close()
-
-
-def wait_until_blocked(recording):
-    with connection.cursor() as cursor:
-        while not recording.done():
-            cursor.execute(WAITING)
-            if cursor.fetchone()[0]:
-                return
-            time.sleep(0.01)
-
-
 @pytest.mark.django_db(transaction=True)
 def test_event_has_the_consent_status_at_the_lock(api):
     one_check = person() | {"checksRequested": ["IDENTITY"], "consent": HOSTED}
@@ -290,12 +265,11 @@ def test_event_has_the_consent_status_at_the_lock(api):
         grant(consent.pk, 1, Evidence(typed_name="Wanjiku Kamau"))
     claims = claim(2)
 
-    with ThreadPoolExecutor(1) as pool:
-        with transaction.atomic():
-            withdraw(withdrawn.pk, 1, Evidence(), "")
-            recording = pool.submit(record_and_close, claims)
-            wait_until_blocked(recording)
-        recording.result()
+    with uncommitted(lambda: withdraw(withdrawn.pk, 1, Evidence(), "")):
+        recording = start_and_block(
+            lambda: record_outcomes([(one, found(5)) for one in claims], definitions())
+        )
+    recording.result()
 
     ends = Event.objects.filter(name="check.completed")
     assert {e.report_id: e.payload["report"]["consentStatus"] for e in ends} == {

@@ -1,5 +1,3 @@
-import threading
-import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,7 +9,7 @@ from django.db import DatabaseError, transaction
 from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, Api, company, person
-from tests.world.threads import run_at_once
+from tests.world.threads import run_at_once, start_and_block, uncommitted
 from verification.checks.models import CheckResult
 from verification.consents.links import consent_links, expire_consents
 from verification.consents.models import Consent, ConsentRecord
@@ -397,22 +395,16 @@ def test_no_source_is_called_before_consent(api: Api):
     ).exists()
 
 
-def run_while_locked(report_id: Any, first: Any, then: Any) -> list[Any]:
+def run_while_locked(report_id: Any, first: Any, then: Any) -> Any:
     """Do the second while the first, which is not committed yet, holds the report."""
-    done = threading.Event()
 
-    def decide(number: int) -> Any:
-        if number:
-            done.wait(5)
-            return then()
-        with transaction.atomic():
-            Report.objects.select_for_update(no_key=True).get(pk=report_id)
-            first()
-            done.set()
-            time.sleep(0.4)
-        return None
+    def lock_and_do() -> None:
+        Report.objects.select_for_update(no_key=True).get(pk=report_id)
+        first()
 
-    return run_at_once(2, decide)
+    with uncommitted(lock_and_do):
+        second = start_and_block(then)
+    return second.result()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -434,7 +426,7 @@ def test_launch_after_a_withdrawal_is_refused(transactional_db, api: Api):
     consent = create_hosted_consent(api, draft=True)
     grant(consent.pk, 1, EVIDENCE)
     path = f"/reports/{consent.report_id}/launch"
-    _, answer = run_while_locked(
+    answer = run_while_locked(
         consent.report_id,
         lambda: withdraw(consent.pk, 1, EVIDENCE, ""),
         lambda: api.post(path),
@@ -447,7 +439,7 @@ def test_launch_after_a_withdrawal_is_refused(transactional_db, api: Api):
 def test_new_link_after_a_grant_is_refused(transactional_db, api: Api):
     consent = create_hosted_consent(api, draft=True)
     Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
-    _, answer = run_while_locked(
+    answer = run_while_locked(
         consent.report_id,
         lambda: grant(consent.pk, 1, EVIDENCE),
         lambda: api.post(f"/reports/{consent.report_id}/consent/resend"),

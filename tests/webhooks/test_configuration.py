@@ -1,9 +1,6 @@
-import threading
-import time
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
 from django.utils.timezone import now
 
 from tests.world.clients import Api
@@ -15,7 +12,7 @@ from tests.world.deliveries import (
     retrying_fields,
     update_delivery,
 )
-from tests.world.threads import run_at_once
+from tests.world.threads import run_at_once, start_and_block, uncommitted
 from verification.jobs.models import Job
 from webhooks.configuration import NotConfigured, SecretRequired, configure, remove
 from webhooks.models import Configuration, Delivery
@@ -203,18 +200,10 @@ def test_many_requests_at_once_create_one_configuration(transactional_db, api: A
 @pytest.mark.django_db(transaction=True)
 def test_event_is_recorded_during_a_removal(transactional_db, api: Api):
     configure_receiver(api.workspace)
-    is_recorded = threading.Event()
 
-    def either(number: int) -> None:
-        if number:
-            is_recorded.wait(5)
-            remove(api.workspace.pk, "sandbox")
-            return
-        with transaction.atomic():
-            record_delivery(api)
-            is_recorded.set()
-            time.sleep(0.3)
+    with uncommitted(lambda: record_delivery(api)):
+        removal = start_and_block(lambda: remove(api.workspace.pk, "sandbox"))
+    removal.result()
 
-    assert run_at_once(2, either) == [None, None]
     delivery = Delivery.objects.get()
     assert (delivery.status, delivery.configuration_id) == ("FAILED", None)
