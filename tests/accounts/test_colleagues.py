@@ -1,8 +1,5 @@
 """Staff: invitations, promotions, deactivation, and removal of second factors."""
 
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -10,7 +7,7 @@ import time_machine
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Group, Permission, User
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import Client
 from django.utils.timezone import now
 
@@ -27,7 +24,7 @@ from tests.world.staff import (
     take_messages,
 )
 from tests.world.staff import log_in as log_in_staff
-from tests.world.threads import run_at_once
+from tests.world.threads import run_at_once, start_and_block
 from verification.accounts import colleagues
 from verification.accounts.models import (
     Colleague,
@@ -364,31 +361,21 @@ def test_approval_checks_both_people_again(transactional_db, ask, ends, message)
     grace = candidate()
     ask(grace, by=ann, reason="She called me")
 
-    with ThreadPoolExecutor(1) as pool:
-        with transaction.atomic():
-            colleagues.lock_superusers()
-            agrees = pool.submit(ask_in_a_thread, ask, grace, otieno)
-            wait_for_a_blocked_query()
-            if ends == "by":
-                User.objects.filter(username="otieno").update(is_superuser=False)
-            elif ends == "user":
-                colleagues.deactivate(grace, by=ann)
-            else:
-                Authenticator.objects.filter(user=grace).delete()
-        with pytest.raises(colleagues.StaffChangeRefused, match=message):
-            agrees.result(10)
+    with transaction.atomic():
+        colleagues.lock_superusers()
+        agrees = start_and_block(lambda: ask(grace, by=otieno, reason="We met"))
+        if ends == "by":
+            User.objects.filter(username="otieno").update(is_superuser=False)
+        elif ends == "user":
+            colleagues.deactivate(grace, by=ann)
+        else:
+            Authenticator.objects.filter(user=grace).delete()
+    with pytest.raises(colleagues.StaffChangeRefused, match=message):
+        agrees.result()
 
     grace.refresh_from_db()
     assert not is_superuser(grace)
     assert (ends == "factor") != Authenticator.objects.filter(user=grace).exists()
-
-
-def ask_in_a_thread(ask: Callable[..., bool], user: User, by: User) -> bool:
-    """Ask or agree in a thread, with its own database connection."""
-    try:
-        return ask(user, by=by, reason="We met")
-    finally:
-        connection.close()
 
 
 def test_superuser_alone_makes_no_superuser(superuser):
@@ -476,16 +463,14 @@ def test_stale_form_does_not_restore_an_ended_access(transactional_db, end):
     client = Client()
     log_in_staff(client, ann)
 
-    with ThreadPoolExecutor(1) as pool:
-        with transaction.atomic():
-            colleagues.lock_superusers()
-            saving = pool.submit(save_in_a_thread, client, wangari, SUPERUSER)
-            wait_for_a_blocked_query()
-            if end == "demote":
-                colleagues.set_roles(wangari, [role()])
-            else:
-                colleagues.deactivate(wangari, by=ann)
-        saving.result(10)
+    with transaction.atomic():
+        colleagues.lock_superusers()
+        saving = start_and_block(lambda: save(client, wangari, SUPERUSER))
+        if end == "demote":
+            colleagues.set_roles(wangari, [role()])
+        else:
+            colleagues.deactivate(wangari, by=ann)
+    saving.result()
 
     wangari.refresh_from_db()
     if end == "demote":
@@ -504,43 +489,15 @@ def test_form_of_a_demoted_superuser_saves_nothing(transactional_db):
     client = Client()
     log_in_staff(client, ann)
 
-    with ThreadPoolExecutor(1) as pool:
-        with transaction.atomic():
-            colleagues.lock_superusers()
-            # The form waits for this row in any case.
-            User.objects.select_for_update(no_key=True).get(pk=grace.pk)
-            saving = pool.submit(save_in_a_thread, client, grace, "Finance")
-            wait_for_a_blocked_query()
-            colleagues.set_roles(ann, [role()])
-        assert saving.result(10).status_code == 403
+    with transaction.atomic():
+        colleagues.lock_superusers()
+        # The form waits for this row in any case.
+        User.objects.select_for_update(no_key=True).get(pk=grace.pk)
+        saving = start_and_block(lambda: save(client, grace, "Finance"))
+        colleagues.set_roles(ann, [role()])
+    assert saving.result().status_code == 403
 
     assert not grace.groups.exists()
-
-
-def save_in_a_thread(client: Client, user: User, *roles: str):
-    """Send a form in a thread, with its own database connection."""
-    try:
-        return save(client, user, *roles)
-    finally:
-        connection.close()
-
-
-def wait_for_a_blocked_query() -> None:
-    """Wait until another connection waits for a lock."""
-    waiting = (
-        "SELECT count(*) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    deadline = time.monotonic() + 60
-    with connection.cursor() as cursor:
-        while True:
-            # The view is read once a transaction, unless it is let go.
-            cursor.execute("SELECT pg_stat_clear_snapshot()")
-            cursor.execute(waiting)
-            if cursor.fetchone()[0]:
-                return
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
 
 
 def test_superusers_cannot_remove_their_own_access(superuser, admin_user):

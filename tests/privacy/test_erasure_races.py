@@ -33,7 +33,7 @@ from tests.world.referee import visit_as_referee
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.refunds import send_waiting_refunds
 from tests.world.subject import Visitor
-from tests.world.threads import is_anybody_waiting, run_at_once, start
+from tests.world.threads import count_waiting, run_at_once, start
 from tests.world.waiting import until
 from verification.checks.models import CheckResult
 from verification.hosted.urls import consent_urls, payment_urls, reference_urls
@@ -260,7 +260,7 @@ def test_second_request_gets_the_erasure_that_ends_beside_it(api: Api):
     def erase_meanwhile(run: Any, sql: str, *arguments: Any) -> Any:
         if "privacy_erasure" in sql and not erasing:
             erasing.append(start(lambda: erase_person(first["id"])))
-            until(lambda: erasing[0].done() or is_anybody_waiting())
+            until(lambda: erasing[0].done() or count_waiting())
         return run(sql, *arguments)
 
     with connection.execute_wrapper(erase_meanwhile):

@@ -1,13 +1,11 @@
 """The client skips ahead in its sandbox to what time brings to one object."""
 
-import threading
 from collections.abc import Callable
 from copy import copy
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
 from django.utils.timezone import now
 
 from monitoring.models import Rule, Run, locked_rules
@@ -27,8 +25,8 @@ from tests.world.orders import create_report_with_status
 from tests.world.payer import Payer
 from tests.world.payments import candidate_item
 from tests.world.rules import create_rule, store_rule
-from tests.world.threads import run_at_once
-from tests.world.waiting import PATIENCE_SECONDS, until
+from tests.world.threads import count_waiting, start, uncommitted
+from tests.world.waiting import until
 from verification.checks.models import CheckResult
 from verification.consents.links import consent_links
 from verification.db.ids import uuid7
@@ -379,34 +377,12 @@ def test_repeated_request_gets_the_first_answer(api: Api):
     assert Run.objects.count() == 1
 
 
-WAITING = """
-SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event_type = 'Lock'
-"""
-
-
-def count_waiting() -> int:
-    """Return how many connections to this database wait for a lock."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")
-        cursor.execute(WAITING)
-        return int(cursor.fetchone()[0])
-
-
 @pytest.mark.django_db(transaction=True)
 def test_one_of_two_skips_at_once_wins(api: Api):
     path = f"monitoring/{store_rule(api).pk}"
-    is_locked = threading.Event()
+    with uncommitted(lambda: locked_rules().get()):
+        skips = [start(lambda: api.post(f"/sandbox/{path}/skip")) for _ in "12"]
+        until(lambda: count_waiting() == 2)
 
-    def act(number: int) -> int:
-        if number < 2:
-            assert is_locked.wait(PATIENCE_SECONDS)
-            return api.post(f"/sandbox/{path}/skip").status_code
-        with transaction.atomic():
-            locked_rules().get()
-            is_locked.set()
-            until(lambda: count_waiting() >= 2)
-        return 0
-
-    assert sorted(run_at_once(3, act)) == [0, 200, 409]
+    assert {skip.result().status_code for skip in skips} == {200, 409}
     assert Run.objects.count() == 1

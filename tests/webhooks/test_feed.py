@@ -8,7 +8,7 @@ from django.utils.timezone import now
 
 from tests.world.clients import Api
 from tests.world.deliveries import record_events
-from tests.world.threads import is_anybody_waiting, start, uncommitted
+from tests.world.threads import count_waiting, start, uncommitted
 from tests.world.waiting import until
 from verification.db.ids import uuid7
 from webhooks import feed
@@ -58,7 +58,7 @@ def test_readers_at_once_miss_nothing(api: Api):
         assert listed == 2
         made += record_events(workspace)
         reading = start(lambda: read(workspace))
-        until(lambda: is_anybody_waiting() or reading.done())
+        until(lambda: count_waiting() or reading.done())
     page = reading.result()
 
     assert ids(page) + ids(read(workspace, page.cursor)) == made

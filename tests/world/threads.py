@@ -91,16 +91,17 @@ def start(action: Callable[[], Any]) -> Future[Any]:
 def start_and_block(action: Callable[[], Any]) -> Future[Any]:
     """Run an action in a thread; return when it waits for a lock."""
     future = start(action)
-    until(is_anybody_waiting)
+    until(count_waiting)
     return future
 
 
-def is_anybody_waiting() -> bool:
+def count_waiting() -> int:
+    """Return how many sessions of this database wait for a lock."""
     with connection.cursor() as cursor:
         # A transaction sees the sessions as it saw them first.
         cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute(
-            """SELECT EXISTS (SELECT FROM pg_stat_activity
-            WHERE datname = current_database() AND wait_event_type = 'Lock')"""
+            """SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'"""
         )
-        return bool(cursor.fetchone()[0])
+        return int(cursor.fetchone()[0])
