@@ -1,4 +1,4 @@
-"""An objection and an order at once: the order is refused, or cancelled after it."""
+"""An objection at once with an order or a withdrawal: both count, in either order."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.world.clients import Api, error_codes, person
+from tests.world.clients import HOSTED, Api, error_codes, person
+from tests.world.rules import store_rule
+from tests.world.subject import EVIDENCE
 from tests.world.threads import SECONDS, start_and_block, uncommitted
+from verification.consents.models import Consent
+from verification.consents.subject_decisions import grant
 from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
+from verification.privacy.withdrawals import withdraw
 from verification.reports.models import Report
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -56,3 +61,25 @@ def test_order_that_waited_for_an_objection_is_refused(
         "#/reports/0/consent/obtainedAt": "consent-required"
     }
     assert Report.objects.count() == 1
+
+
+def test_objection_waits_for_a_withdrawal_of_the_person(api: Api):
+    rule = store_rule(api)
+    made = api.create({**person(), "consent": HOSTED})
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+    held = Consent.objects.select_for_update(no_key=True)
+
+    with uncommitted(lambda: held.get(pk=consent.pk)):
+        withdrawing = start_and_block(
+            lambda: withdraw(consent.pk, consent.generation, EVIDENCE, "")
+        )
+        objecting = start_and_block(lambda: object_to(made["id"]))
+    withdrawing.result(SECONDS)
+    objecting.result(SECONDS)
+
+    rule.refresh_from_db()
+    report = Report.objects.get(pk=made["id"])
+    assert rule.pause_reason == "OBJECTION"
+    assert report.status == "CANCELLED"
+    assert report.restricted_at is not None

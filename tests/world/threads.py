@@ -89,9 +89,10 @@ def start(action: Callable[[], Any]) -> Future[Any]:
 
 
 def start_and_block(action: Callable[[], Any]) -> Future[Any]:
-    """Run an action in a thread; return when it waits for a lock."""
+    """Run an action in a thread; return when it waits for a lock, as others may do."""
+    before = count_waiting()
     future = start(action)
-    until(count_waiting)
+    until(lambda: count_waiting() > before)
     return future
 
 

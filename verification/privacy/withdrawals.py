@@ -47,6 +47,9 @@ def withdraw(
 
     Raises ConsentClosed unless the subject granted the consent by this link.
     """
+    asked = Consent.objects.select_related("report__workspace").get(pk=consent_id)
+    # An objection locks rules before this report, and this report comes before rules.
+    Person.of(asked.report).lock()
     report, consent = lock_with_report(Consent, consent_id)
     if done := find_record(consent, generation, ConsentRecord.Decision.WITHDRAWN):
         return done
