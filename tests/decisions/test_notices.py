@@ -48,7 +48,6 @@ from verification.decisions.models import (
 from verification.decisions.notices import (
     NoticeObstacle,
     NoticeRefused,
-    add_working_days,
     add_working_time,
     record_outcomes,
     working_time,
@@ -308,7 +307,7 @@ def test_waiting_decline_counts_after_its_days(
     assert api.report(report_id)["proposedDecision"]["id"] == str(made.pk)
     assert not Event.objects.filter(name="report.decided").exists()
     notice = deliver()
-    assert notice.waits_until == add_working_days(notice.served_at, 5)
+    assert notice.waits_until == add_working_time(notice.served_at, timedelta(days=5))
 
     with time_machine.travel(notice.waits_until - timedelta(minutes=1)):
         finish_waiting_declines()
@@ -736,17 +735,27 @@ def test_erasure_ends_notice_and_waiting_decline(
 
 
 @pytest.mark.parametrize(
-    ("at", "days", "until"),
+    ("served", "until"),
     [
-        ("2026-11-23T09:00Z", 5, "2026-11-30T09:00Z"),
-        ("2026-11-27T09:00Z", 1, "2026-11-30T09:00Z"),
-        # It is Saturday in Nairobi already.
-        ("2026-11-27T22:00Z", 1, "2026-11-29T22:00Z"),
+        ("2027-01-04T09:00Z", "2027-01-11T09:00Z"),
+        ("2027-01-08T20:59Z", "2027-01-15T20:59Z"),
+        # Saturday and Sunday in Nairobi
+        ("2027-01-08T22:00Z", "2027-01-15T21:00Z"),
+        ("2027-01-10T20:59Z", "2027-01-15T21:00Z"),
     ],
 )
-def test_working_days_are_those_of_nairobi(at: str, days: int, until: str):
-    moment = datetime.fromisoformat(at)
-    assert add_working_days(moment, days) == datetime.fromisoformat(until)
+def test_notice_that_arrives_at_a_weekend_leaves_all_working_days(
+    api: Api, officer: Officer, report_id: str, served: str, until: str
+):
+    wait(5, api)
+    decline(officer, report_id)
+    send_due_notifications()
+    Notification.objects.update(sent_at=datetime.fromisoformat(served))
+
+    record_outcomes()
+
+    notice = AdverseNotice.objects.get()
+    assert notice.waits_until == datetime.fromisoformat(until)
 
 
 def test_weekend_after_a_correction_does_not_shorten_the_wait(
@@ -758,7 +767,9 @@ def test_weekend_after_a_correction_does_not_shorten_the_wait(
     monday, thursday = (
         datetime.fromisoformat(f"2026-11-{day}T09:00Z") for day in (23, 26)
     )
-    AdverseNotice.objects.update(waits_until=add_working_days(monday, 4))
+    AdverseNotice.objects.update(
+        waits_until=add_working_time(monday, timedelta(days=4))
+    )
 
     with time_machine.travel(monday, tick=False):
         correction = dispute(report_id, "CRB_SCORE")

@@ -395,27 +395,19 @@ def _mark_served(notice: AdverseNotice, at: datetime) -> None:
     notice.served_at = notice.served_at or at
     waits = notice.decision.state == DecisionState.WAITING
     if waits and notice.waiting_days and notice.waits_until is None:
-        notice.waits_until = add_working_days(at, notice.waiting_days)
+        days = timedelta(days=notice.waiting_days)
+        notice.waits_until = add_working_time(at, days)
 
 
 def _mark_undelivered(notice: AdverseNotice, at: datetime) -> None:
     notice.state, notice.undelivered_at = NoticeState.UNDELIVERED, at
 
 
-def add_working_days(at: datetime, days: int) -> datetime:
-    """Return the time this number of weekdays later, in Nairobi.
-
-    Public holidays count as working days.
-    """
-    moment = at.astimezone(NAIROBI)
-    while days:
-        moment += timedelta(days=1)
-        days -= moment.weekday() <= FRIDAY
-    return moment.astimezone(at.tzinfo)
-
-
 def working_time(begin: datetime, end: datetime) -> timedelta:
-    """Return how much of the time between the two falls on weekdays, in Nairobi."""
+    """Return how much of the time between the two falls on weekdays, in Nairobi.
+
+    Public holidays count as working time.
+    """
     total, moment = timedelta(), begin.astimezone(NAIROBI)
     while moment < end:
         until = min(_next_midnight(moment), end.astimezone(NAIROBI))
