@@ -276,3 +276,28 @@ def test_person_does_not_learn_that_there_are_no_further_reports(
     asked = SubjectRequest.objects.get(proved_address__isnull=False)
     assert asked.outcome == "NOTHING_FOUND"
     assert f"(number {asked.number})" in visitor.text("others")
+    assert "Ask for these reports" not in visitor.text("others")
+    # A request that waits for the client takes no second one, either.
+    visitor.post("others")
+    assert f"(number {asked.number})" in visitor.text("others")
+
+
+def test_person_asks_again_for_further_reports_after_the_deadline(
+    live_ask: Any, paying_api: Api
+):
+    visitor = live_ask(subject={"email": EMAIL})
+    visitor.prove()
+    visitor.grant()
+    visitor.prove("data/")
+    visitor.post("others")
+    first = SubjectRequest.objects.get(proved_address__isnull=False)
+    SubjectRequest.objects.update(
+        received_at=first.received_at - timedelta(days=8),
+        due_at=first.due_at - timedelta(days=8),
+    )
+
+    assert "Ask for these reports" in visitor.text("others")
+    visitor.post("others")
+
+    assert f"(number {first.number})" not in visitor.text("others")
+    assert "Ask for these reports" not in visitor.text("others")

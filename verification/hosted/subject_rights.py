@@ -30,7 +30,7 @@ from verification.privacy.erasure import (
     request_erasure,
     waiting_erasure,
 )
-from verification.privacy.joins import ask_to_join, newest_join
+from verification.privacy.joins import ask_to_join, newest_join, waits_for_answer
 from verification.privacy.models import Erasure, Origin
 from verification.privacy.objections import object_to_use
 from verification.privacy.people import Person, is_held
@@ -70,9 +70,14 @@ def others(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     if request.method == "POST":
         ask_to_join(proof)
         return see_other(f"{subject_pages.path_of(visited.consent.pk)}others")
-    asked, is_confirmed = newest_join(proof), proof.is_confirmed
+    asked = newest_join(proof)
     return render_data(
-        request, visited, "others", asked=asked, is_confirmed=is_confirmed
+        request,
+        visited,
+        "others",
+        asked=asked,
+        waits=waits_for_answer(asked),
+        is_confirmed=proof.is_confirmed,
     )
 
 

@@ -31,6 +31,7 @@ from verification.privacy.requests import (
 from verification.reports.models import Report
 from verification.reports.objections import may_be_same_person
 from verification.reports.status import SUBJECT_ACTOR, lock_person
+from verification.values.clock import now
 
 # A refused person may have another proof of who they are.
 JOINS_PER_DAY = 3
@@ -40,12 +41,11 @@ JOINS_PER_DAY = 3
 def ask_to_join(proof: Proof) -> None:
     """Request the reports without an address of the person, unless a request is open.
 
-    It answers the request at once if there are no such reports.
+    It answers the request at once if there are no such reports, and does not say so.
     """
     report, digest = proof.report, address_digest(proof.address)
     lock_person(*report.subject_ids)
-    waits = SubjectRequest.objects.open().filter(report=report, proved_address=digest)
-    if proof.is_confirmed or waits.exists():
+    if proof.is_confirmed or waits_for_answer(newest_join(proof)):
         return
     if not count_today(f"join:{report.pk}", JOINS_PER_DAY):
         return
@@ -69,6 +69,17 @@ def newest_join(proof: Proof) -> SubjectRequest | None:
         report=proof.report, proved_address=address_digest(proof.address)
     )
     return asked.order_by("pk").last()
+
+
+def waits_for_answer(asked: SubjectRequest | None) -> bool:
+    """Return whether the visitor waits, as far as they are told.
+
+    Somebody about whom there is nothing waits until the deadline, like everybody else.
+    """
+    if asked is None:
+        return False
+    is_silent = asked.outcome == Outcome.NOTHING_FOUND and asked.due_at > now()
+    return asked.answered_at is None or is_silent
 
 
 def joins() -> QuerySet[SubjectRequest]:
