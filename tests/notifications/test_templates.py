@@ -1,8 +1,10 @@
 import re
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
+import time_machine
 from django.conf import settings
 
 from tests.notifications.messages import CONTEXT, LINK, email_message, sms_message
@@ -280,6 +282,27 @@ def test_sms_of_two_parts_names_requester_operator_and_block(
     assert (block in text) is (kind not in OWN_DATA_KINDS)
 
 
+@pytest.mark.parametrize(
+    ("at", "day"),
+    [
+        ("2026-12-01T08:00Z", "12 Dec"),
+        # The link ends within the hour.
+        ("2026-12-12T21:05Z", "13 Dec"),
+    ],
+)
+@pytest.mark.parametrize(
+    "kind", [Kind.CONSENT_REQUEST, Kind.PAYMENT_REMINDER, Kind.REFERENCE_REQUEST]
+)
+def test_sms_names_the_last_whole_day_of_its_link(kind: Kind, at: str, day: str):
+    half_past_midnight_in_nairobi = "2026-12-12T21:30:00.000000Z"
+    context = {"requester": "KCB", "expiresAt": half_past_midnight_in_nairobi}
+
+    with time_machine.travel(datetime.fromisoformat(at), tick=False):
+        text = by_sms(kind, "en", context=context)
+
+    assert f"by {day}:" in text
+
+
 @pytest.mark.parametrize("language", Language.values)
 @pytest.mark.parametrize("sandbox", [True, False])
 @pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
@@ -416,15 +439,17 @@ def test_email_is_in_both_languages_by_default(kind: Kind):
 @pytest.mark.parametrize("name", ["KCB", "Savings and Credit Co-operative " * 6])
 def test_sms_is_in_both_languages_by_default(kind: Kind, name: str, settings: Any):
     settings.BASE_URL = "https://verify.acacia-lenders.co.ke"
-    text = by_sms(kind, BILINGUAL, context={"requester": name}, sandbox=True)
+    with time_machine.travel(datetime(2026, 12, 1, tzinfo=UTC)):
+        text = by_sms(kind, BILINGUAL, context={"requester": name}, sandbox=True)
 
     assert gsm_length(text) <= 306
     assert text.count(LINK) == 1
     assert to_gsm(text) == text
     assert name[:10] in text
     if kind not in WITHOUT_DEADLINE:
-        assert re.search("(nswer|Pay) by 5 Dec: ", text)
-        assert "hadi 5 Dis." in text
+        day = 5 if kind == Kind.CORRECTION_RECEIPT else 4
+        assert re.search(f"(nswer|Pay) by {day} Dec: ", text)
+        assert f"hadi {day} Dis." in text
 
 
 def test_every_template_belongs_to_a_kind():

@@ -16,7 +16,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -38,6 +38,7 @@ from verification.notifications.models import (
     Language,
     Notification,
 )
+from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.local_time import NAIROBI
 from workspaces.brands import mail_lines
@@ -192,6 +193,10 @@ def _clean_context(notification: Notification) -> dict[str, Any]:
         if context.get(name):
             moment = datetime.fromisoformat(context[name])
             context[name] = moment.astimezone(NAIROBI)
+    if ends := context.get("expiresAt"):
+        # An SMS has no room for the hour: it names the last whole day, if one is left.
+        today = now().astimezone(NAIROBI)
+        context["lastDay"] = min(ends, max(ends - timedelta(days=1), today))
     return context
 
 
