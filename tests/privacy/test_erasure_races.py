@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from tests.fakes.server import Answer, Request
 from tests.fakes.smile_id import FakeSmileId
@@ -22,6 +22,7 @@ from tests.privacy.marks import world as world
 from tests.world.addresses import list_pages
 from tests.world.clients import HOSTED, Api, erase, person, request_erasure
 from tests.world.corrections import reviewer
+from tests.world.deliveries import configure_receiver
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from tests.world.payer import Payer
@@ -33,7 +34,13 @@ from tests.world.referee import visit_as_referee
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.refunds import send_waiting_refunds
 from tests.world.subject import Visitor
-from tests.world.threads import count_waiting, run_at_once, start
+from tests.world.threads import (
+    count_waiting,
+    run_at_once,
+    start,
+    start_and_block,
+    uncommitted,
+)
 from tests.world.waiting import until
 from verification.checks.models import CheckResult
 from verification.hosted.urls import consent_urls, payment_urls, reference_urls
@@ -43,7 +50,9 @@ from verification.privacy.erasure import erase_person
 from verification.privacy.models import Erasure
 from verification.references.models import Reference
 from verification.reports.models import Report
+from webhooks.configuration import remove
 from webhooks.delivery import send_due_deliveries
+from workspaces.models import Account
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 SECONDS = 90
@@ -291,3 +300,23 @@ def test_two_erasures_at_once_and_checks_beside_them_end_as_one(
     assert Erasure.objects.count() == 1
     assert not Report.objects.filter(erased_at=None).exists()
     assert marks(world) == {}
+
+
+def test_erasure_waits_for_deliveries_before_it_locks_the_account(api: Api):
+    configure_receiver(api.workspace)
+    made = api.create(person())
+    erasure = request_erasure(api, made["id"])
+    accounts = Account.objects.select_for_update(nowait=True)
+
+    with uncommitted(lambda: api.create(person(idNumber="22222222"), draft=True)):
+        # It has locked the deliveries, and waits for the event of the draft.
+        removing = start_and_block(lambda: remove(api.workspace.pk, "sandbox"))
+        erasing = start_and_block(lambda: erase_person(erasure["id"]))
+        with transaction.atomic():
+            accounts.get(pk=api.account.pk)
+    removing.result(SECONDS)
+    erasing.result(SECONDS)
+
+    report = Report.objects.get(pk=made["id"])
+    assert report.erased_at is not None
+    assert Account.objects.get(pk=api.account.pk).balance == 0

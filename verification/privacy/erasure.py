@@ -40,7 +40,11 @@ from verification.privacy.models import (
     SubjectRequest,
 )
 from verification.privacy.people import Found, Person, Proof, carrying, is_held
-from verification.privacy.personal_data import erase_reports, refresh_statistics
+from verification.privacy.personal_data import (
+    erase_reports,
+    lock_deliveries,
+    refresh_statistics,
+)
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
 from verification.privacy.rights_events import erased_event
 from verification.privacy.strangers import erase_holder
@@ -340,6 +344,8 @@ def _erase_batch(erasure: Erasure) -> int:
     if not reports:
         return 0
     at, ids = now(), [report.pk for report in reports]
+    # The first end locks the account.
+    lock_deliveries(ids)
     for report in reports:
         if not report.is_ended:
             # Checks that ran stay billed, open checkouts close.

@@ -183,6 +183,12 @@ TABLES = [
     ),
 ]
 
+# In the order in which senders and the removal of a receiver lock them
+LOCK_DELIVERIES = """
+SELECT FROM webhooks_delivery
+WHERE event_id IN (SELECT id FROM webhooks_event WHERE report_id = ANY(%s))
+ORDER BY event_id FOR NO KEY UPDATE
+"""
 # A higher fence makes the write of a sender that is under way fail, so that it cannot
 # bring an answer back.
 STOP_DELIVERIES = f"""
@@ -268,6 +274,12 @@ DO UPDATE SET count = t.count + excluded.count
 FILES = f"SELECT file FROM privacy_correctiondocument t WHERE {OF_CORRECTION}"  # noqa: S608
 
 
+def lock_deliveries(report_ids: Sequence[UUID]) -> None:
+    """Lock the deliveries of these reports' events. They come before accounts."""
+    with connection.cursor() as cursor:
+        cursor.execute(LOCK_DELIVERIES, [list(report_ids)])
+
+
 @transaction.atomic
 def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
     """Erase the personal data of these reports; return the rows erased in each table.
@@ -277,6 +289,7 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
     """
     values: dict[str, Any] = {"reports": list(report_ids), "at": at}
     counts: Counter[str] = Counter()
+    lock_deliveries(report_ids)
     with connection.cursor() as cursor:
         cursor.execute(FILES, values)
         files = [name for (name,) in cursor.fetchall()]
