@@ -15,10 +15,11 @@ from django.utils.timezone import localtime, now
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
 from tests.world.orders import PAYER, REFUSED, count_rows, create_report_with_status
-from tests.world.packages import create_package
+from tests.world.packages import by_package, create_package
+from tests.world.staff import take_messages
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
-from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
 from verification.consents.models import Consent
 from verification.console.order_form import query_of
 from verification.console.orders import Choice
@@ -785,6 +786,17 @@ def test_draft_is_not_launched_for_another_price(owner, api: Api):
     assert told == ["The price has changed, so nothing was done. Look again."]
     assert api.report(made)["status"] == "DRAFT"
     assert not LedgerEntry.objects.exists()
+
+
+def test_draft_that_was_free_is_not_offered_for_launch(owner, api: Api):
+    create_package(price=0)
+    free = {**by_package(email="w@x.test"), "paymentMode": "CANDIDATE"}
+    made = api.create(free, draft=True)["id"]
+    CheckPackage.objects.update(price=200)
+
+    answer = owner.get("reports-launch", report=made)
+
+    assert take_messages(answer) == ["The payment has not come yet."]
 
 
 def test_draft_without_consent_says_what_it_waits_for(admin):

@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, erase, person
 from tests.world.decisions import create_ready_report
-from tests.world.orders import create_report_with_status
+from tests.world.orders import create_report_with_status, two_checks
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.console.finding_cards import result_context
 from verification.console.timeline import HAPPENED, timeline_of
@@ -57,6 +57,18 @@ def test_failed_check_is_refunded_and_not_in_the_total(owner, api):
     assert (charged, failed > 0) == (paid, True)
     assert f"Your workspace: KES {paid:.2f}" in plain(html).replace("&nbsp;", " ")
     assert plain(html).count(f"KES {failed:.2f} · refunded") == 1
+
+
+def test_draft_costs_the_price_of_its_launch(owner, api):
+    made = api.create(two_checks(), draft=True)
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=1234)
+
+    page = plain(owner.page("reports-detail", report=made["id"]))
+
+    assert "Your workspace: KES 1,284.00" in page.replace("&nbsp;", " ")
+    assert "Launch for KES 1,284.00" in owner.page("reports-launch", report=made["id"])
+    api.post(f"/reports/{made['id']}/launch")
+    assert api.account.balance == -1284
 
 
 @pytest.mark.parametrize(("is_draft", "refunds"), [(True, 0), (False, 3)])

@@ -6,6 +6,7 @@ import pytest
 
 from tests.world.clients import HOSTED, Api, company, erase, error_codes, person
 from tests.world.orders import count_rows
+from verification.checks.models import CheckDefinition
 from verification.consents.models import ConsentRecord
 from verification.reports.models import Report
 from verification.sandbox.consents import ConsentAction, act_as_subject
@@ -72,6 +73,16 @@ def test_action_that_the_state_does_not_take_changes_nothing(api: Api, asked: st
     assert problem["code"] == "sandbox-action-not-possible"
     assert problem["possible"] == ["grant", "decline", "expire"]
     assert count_rows() == before
+
+
+def test_granted_draft_has_the_price_of_its_launch(api: Api):
+    draft = api.create({**person(), "consent": HOSTED}, draft=True)["id"]
+    CheckDefinition.objects.filter(name="IDENTITY").update(price=60)
+
+    state = act(api, draft, "grant")
+
+    assert state["paymentState"] == api.report(draft)["paymentState"]
+    assert state["paymentState"]["amount"]["amount"] == 260
 
 
 def test_unknown_action_is_refused(api: Api, asked: str):

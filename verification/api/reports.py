@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -57,9 +56,9 @@ from verification.reports.create import create_reports
 from verification.reports.drafts import edit_draft
 from verification.reports.ends import cancel
 from verification.reports.hosted_links import client_messages
-from verification.reports.launch import launch, quote_lines, retry
+from verification.reports.launch import launch, present_price, retry
 from verification.reports.models import Report, ReportStatus
-from verification.reports.pricing import quote, total
+from verification.reports.pricing import quote
 from verification.reports.queries import list_reports
 from verification.reports.request import (
     DraftEdit,
@@ -70,7 +69,6 @@ from verification.reports.request import (
     named_return_hosts,
     read_orders,
 )
-from verification.values.clock import now
 from verification.web.pages import attachment
 from workspaces.models import Client, Scope
 
@@ -485,11 +483,7 @@ def build_body(
     """
     has_corrected = any(one.corrected_result_id for one in corrections)
     priced = ordered_results(report) if has_corrected else results
-    price = sum((result.price for result in priced), Decimal(0))
-    if report.status == ReportStatus.DRAFT and report.subject:
-        definitions = catalogue()
-        requested = [definitions[name] for name in report.checks_requested]
-        price = total(quote_lines(client, report, requested, now()))
+    price = present_price(client, report, priced)
     erasure = erasure_of(report) if report.erased_at else None
     erasure_id = erasure.pk if erasure else None
     return ReportBody.of(report, results, price, corrections, erasure_id, decisions)

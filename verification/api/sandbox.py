@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
-from django.db.models import Sum
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 from rest_framework.decorators import action
 from rest_framework.permissions import BasePermission
@@ -37,6 +36,7 @@ from verification.checks.events import PaymentState
 from verification.checks.next_results import set_next_results
 from verification.payments.models import Payment
 from verification.providers.sandbox import CHECKS, OUTCOMES, list_reserved_numbers
+from verification.reports.launch import present_price
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import RequestShape
 from verification.sandbox.consents import ConsentAction, act_as_subject
@@ -489,10 +489,10 @@ def _report_state(client: Client, report_id: UUID) -> CreatedReport:
     rows = Report.objects.select_related("consent", "payment", "workspace")
     report = rows.get(pk=report_id, **client.lookups)
     payment: Payment | None = getattr(report, "payment", None)
-    price = report.results.aggregate(sum=Sum("price"))["sum"]
+    price = present_price(client, report, report.results.all())
     return CreatedReport(
         id=report.pk,
         status=ReportStatus(report.status),
-        payment_state=PaymentState.of(payment, report, price or Decimal(0)),
+        payment_state=PaymentState.of(payment, report, price),
         consent_state=ConsentState.of_report(report),
     )

@@ -40,6 +40,7 @@ from verification.console.orders import (
 )
 from verification.payments.links import payment_links
 from verification.reports.hosted_links import NotRenewable, ResendTooSoon
+from verification.reports.launch import owes_unasked
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import (
@@ -148,6 +149,9 @@ def launch(place: Place, report: UUID) -> HttpResponse:
         blockers = blocker_texts(actions["blockers"], actions["consent_gap"])
         return _refuse(place, found, " ".join(blockers))
     (lines,), digest = quote_launch(place.client, [found])
+    if owes_unasked(found, (line.price for line in lines)):
+        unpaid = [LaunchObstacle.PAYMENT_OUTSTANDING]
+        return _refuse(place, found, " ".join(blocker_texts(unpaid, None)))
     total = sum((line.price for line in lines), Decimal(0))
     shown = {
         "report": found,

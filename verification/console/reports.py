@@ -59,6 +59,7 @@ from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import erasure_of
 from verification.privacy.models import Channel, Erasure
 from verification.reports.hosted_links import ResendTooSoon, client_messages
+from verification.reports.launch import present_price
 from verification.reports.models import (
     SUBJECT_LABELS,
     Report,
@@ -200,6 +201,7 @@ def _render_report(
     record_disclosures([found.pk], Channel.CONSOLE, place.client.actor)
     rows = list(found.results.select_related("definition").order_by("position"))
     results = [result_context(result, found) for result in rows]
+    paid = [row for row, one in zip(rows, results, strict=True) if not one["is_unpaid"]]
     consent = getattr(found, "consent", None)
     erasure = erasure_of(found) if found.erased_at else None
     corrections = found.corrections.select_related("request").order_by("id")
@@ -220,6 +222,7 @@ def _render_report(
         "corrections": [(one, names.get(one.check_name, "")) for one in corrections],
         "results": sorted(results, key=lambda one: -(one["score"] or 0)),
         **_verdict_of(found, results),
+        "total": present_price(place.client, found, paid),
         "standing": standing_of(
             ((one.status, one.state) for one in made), is_open=bool(case["case"])
         ),
@@ -270,7 +273,6 @@ def _verdict_of(report: Report, results: list[dict[str, Any]]) -> dict[str, Any]
             "flags": flags,
         },
         "deciding_checks": ", ".join(riskiest),
-        "total": sum(one["price"] for one in results if not one["is_unpaid"]),
     }
 
 

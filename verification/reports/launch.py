@@ -30,12 +30,14 @@ from verification.reports.pricing import (
     charge_movements,
     may_reuse,
     price,
+    total,
 )
 from verification.reports.request import (
     MAX_REPORTS,
     Fault,
     InvalidRequest,
     MemberPath,
+    catalogue,
     find_number_faults,
     no_consent_reason,
     no_source_reason,
@@ -215,6 +217,17 @@ def quote_drafts(
     ]
     priced = price(requests, *client.where, at)
     return [one.lines for one in priced]
+
+
+def present_price(
+    client: Client, report: Report, results: Iterable[CheckResult]
+) -> Decimal:
+    """Return the price of a report; of a draft, its price if it were launched now."""
+    if report.status == ReportStatus.DRAFT and report.subject:
+        known = catalogue()
+        definitions = [known[name] for name in report.checks_requested]
+        return total(quote_lines(client, report, definitions, now()))
+    return sum((result.price for result in results), Decimal(0))
 
 
 def find_launch_faults(report: Report) -> list[Fault]:
