@@ -362,10 +362,16 @@ def test_resume_says_first_which_run_follows_and_what_it_costs(owner, api):
     page = owner.page("monitoring-resume", rule=rule.pk)
     assert "It begins at once and costs KES 50.00." in page
     assert "Resume and run for KES 50.00" in page
-    owner.post("monitoring-resume", rule=rule.pk)
+    shown = {"price": "KES 50.00"}
+    CheckDefinition.objects.update(price=60)
+    told = owner.messages_after("monitoring-resume", shown, rule=rule.pk)
+    assert told == ["The price has changed, so nothing was done. Look again."]
+    assert rule_status(rule) == ("PAUSED", "BY_CLIENT")
+    shown = {"price": "KES 60.00"}
+    owner.post("monitoring-resume", shown, rule=rule.pk)
     run_rules(api)
     charged = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.CHARGE)
-    assert [entry.amount for entry in charged] == [-50]
+    assert [entry.amount for entry in charged] == [-60]
 
 
 def test_rule_that_staff_paused_is_not_offered_to_members(owner, api):

@@ -95,6 +95,7 @@ NOT_RESUMABLE = {
 REFUSALS: Refusals = {
     NotResumable: lambda e: NOT_RESUMABLE.get(e.reason, WITHDRAWN),
     InsufficientBalance: _("The balance does not cover a run. Top it up first."),
+    QuoteChanged: _("The price has changed, so nothing was done. Look again."),
 }
 
 
@@ -301,14 +302,25 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
             return _resume(place, found, attested)
         except InvalidRequest as e:
             form.add_faults(e.faults)
-    price = price_of(found, catalogue(), package_of(found))
     shown = {
         "form": form,
         "rule": found,
         "is_due": found.next_run_at <= now(),
-        "price": f"{place.account.currency} {price:,.2f}",
+        "price": _price_text(place, found),
     }
     return place.render("monitoring/resume", shown)
+
+
+def _price_text(place: Place, rule: Rule) -> str:
+    price = price_of(rule, catalogue(), package_of(rule))
+    return f"{place.account.currency} {price:,.2f}"
+
+
+def _require_shown_price(place: Place, rule: Rule) -> None:
+    """Raise QuoteChanged if a run begins at once for another price than was shown."""
+    shown = place.request.POST.get("price")
+    if rule.next_run_at <= now() and shown != _price_text(place, rule):
+        raise QuoteChanged
 
 
 def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpResponse:
@@ -316,6 +328,7 @@ def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpRespo
         place.refusing(REFUSALS, "monitoring-rule", rule=rule.pk),
         transaction.atomic(),
     ):
+        _require_shown_price(place, rule)
         found = resume_for_client(place.client, rule.pk, consent, catalogue())
         place.record("rule.resumed", found)
     return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule.pk)
