@@ -6,6 +6,7 @@ from django.utils.timezone import now
 
 from tests.documents.test_consent_receipts import pdf_text
 from tests.world.orders import EMPLOYMENT, PAYER
+from tests.world.payments import end_checkout, open_page
 from tests.world.subject import NAME, visible_text
 from tests.world.threads import run_at_once
 from verification.checks.models import CheckResult
@@ -298,6 +299,16 @@ def test_grant_leads_a_paying_subject_to_the_payment(api, ask):
         "\N{NO-BREAK SPACE}", " "
     )
     assert f'class="button" href="{state["paymentUrl"]}"' in html
+
+
+def test_page_of_a_grant_asks_for_the_rest_after_a_part(api, ask):
+    visitor = granted(ask, paymentMode="CANDIDATE")
+    end_checkout(open_page(api.report(visitor.report_id)), pays=100)
+
+    page = visible_text(visitor.text()).replace("\N{NO-BREAK SPACE}", " ")
+
+    assert "They begin when you have paid KES 150.00" in page
+    assert "Pay KES 150.00" in page
 
 
 @pytest.mark.parametrize("draft", [False, True])

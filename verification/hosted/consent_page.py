@@ -53,6 +53,7 @@ from verification.hosted.hosted_pages import (
 from verification.hosted.payment_page import format_money
 from verification.notifications.models import Channel, Kind
 from verification.payments.checkouts import closed_reason
+from verification.payments.models import Checkout
 from verification.payments.payer_messages import payer_of
 from verification.reports.create import blocked_check_reason
 from verification.reports.hosted_links import start_period
@@ -454,7 +455,7 @@ def decision_context(request: HttpRequest, visited: OpenConsent) -> Context:
 
 
 def payment_context(consent: Consent) -> Context:
-    """Return where the subject pays, and how much; empty if the payment is closed.
+    """Return where the subject pays, and how much is due; empty if it is closed.
 
     If a third party pays, return whether a message reaches that payer.
     """
@@ -469,7 +470,7 @@ def payment_context(consent: Consent) -> Context:
         return {}
     return {
         "pay_url": links.payment_url(payment.pk, payment.generation),
-        "amount": format_money(payment.amount, payment.currency),
+        "amount": format_money(Checkout.objects.missing(payment), payment.currency),
     }
 
 
