@@ -156,6 +156,21 @@ def test_lost_dispute_of_a_payment_raises_a_flag(taker: CheckoutServer, live_api
     resolve_review_flags(checkout.pk, ["DISPUTE_LOST"], found)
 
 
+def test_lost_dispute_that_is_won_later_leaves_no_flag(
+    taker: CheckoutServer, live_api: Api
+):
+    checkout = open_page(live_api.create(candidate_item()))
+    taker.pay(checkout.reference)
+    poll_checkouts(checkout)
+    taker.dispute(checkout.reference)
+    end(taker, checkout, LOST)
+
+    end(taker, checkout, WON)
+
+    assert (checkout.review_flags, checkout.disputed) == ([], 0)
+    assert Dispute.objects.get().status == "WON"
+
+
 def test_reconciliation_finds_a_dispute_without_event(
     taker: CheckoutServer, live_api: Api
 ):

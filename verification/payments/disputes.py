@@ -53,6 +53,9 @@ def _record(checkout: Checkout, snapshot: DisputeSnapshot) -> None:
     dispute.save()
     if more := dispute.held_amount - held_before:
         _hold(dispute, more)
+    if not checkout.disputes.filter(status=DisputeStatus.LOST).exists():
+        # A bank may decide again in our favour.
+        clear_review_flag(checkout.pk, ReviewFlag.DISPUTE_LOST)
     # No person has to look at play money.
     if dispute.status == before or checkout.environment == Environment.SANDBOX:
         return
