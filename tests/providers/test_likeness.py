@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from tests.world.processor import processor_seconds
 from verification.providers import name_comparison
 from verification.providers.name_comparison import (
     VERSION,
@@ -141,3 +142,22 @@ def test_verdict_follows_from_its_reason(given, likeness):
 )
 def test_companies_are_compared_without_their_legal_forms(given, likeness):
     assert companies_alike("Acacia Tea Ltd", given) == likeness
+
+
+def test_names_of_many_words_are_compared_at_once():
+    syllables = " ".join(a + b for a in "kmnprst" for b in "aeiou")
+    letters = " ".join("abcdefghijklmnopqrstuvwxyz" * 4)[:199]
+    pairs = [(syllables, letters), (syllables, syllables[::-1])]
+
+    seconds = processor_seconds(lambda: [names_alike(*pair) for pair in pairs], 1)
+
+    assert seconds < 1
+    assert names_alike(syllables, syllables) == "MATCH"
+    assert names_alike(syllables, syllables[::-1]) == "NO_MATCH"
+
+
+def test_employers_of_very_many_words_are_compared():
+    # One letter that is four words
+    stated, given = "\ufdfa" * 200, "\ufdfa" * 199
+    assert companies_alike(stated, given) == "NO_MATCH"
+    assert companies_alike(stated, stated) == "MATCH"

@@ -99,6 +99,9 @@ SHORT_WORD = 5
 VOWELS = frozenset("aeiou")
 # The most words that one of two names of people may have more than the other.
 MOST_LEFT_OUT = 3
+# Pairing the words of longer names would take up to a minute.
+MOST_WORDS = 12
+MOST_FIRM_WORDS = 50
 # The least likeness of two words of job titles.
 ALIKE = 0.85
 SHORT_FORMS = {
@@ -237,6 +240,8 @@ def _joined(words: list[str]) -> Iterator[list[str]]:
 
 def _people(ours: list[str], theirs: list[str], *, joined: bool = False) -> Comparison:
     fewer, more = sorted([ours, theirs], key=len)
+    if len(more) > MOST_WORDS:
+        return SAME if ours == theirs else DIFFERENT
     fits = _pairs(fewer, more)
     # A joined word is so long that a slip of one letter proves nothing.
     if _Fit.NOT in fits or (joined and _Fit.SLIP in fits):
@@ -420,6 +425,8 @@ def _without_home(words: list[str]) -> str:
 
 
 def _aligned(ours: list[str], theirs: list[str]) -> Comparison:
+    if max(len(ours), len(theirs)) > MOST_FIRM_WORDS:
+        return DIFFERENT
     pairs = _longest_alignment(ours, theirs)
     slips = sum(fit == _Fit.SLIP for _, _, fit in pairs)
     only_ours = _left_over(ours, {i for i, _, _ in pairs})
