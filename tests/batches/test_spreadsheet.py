@@ -158,6 +158,7 @@ def test_file_without_a_row_is_refused(content):
         ("a.xlsx", b"PK\x03\x04broken", Fault.DAMAGED),
         ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", Fault.ENCRYPTED),
         ("a.csv", b"F\0u\0l\0l\0", Fault.DAMAGED),
+        ("a.csv", b"sep=;\nName;ID\nWanji\0ku;1\n", Fault.DAMAGED),
         ("a.csv", b"\xff\xfeF", Fault.DAMAGED),
         ("a.csv", b"\n" * (MAX_LINES + 1), Fault.BOMB),
         ("a.csv", b"," * 100 + b"a\n", Fault.TOO_LONG),

@@ -119,11 +119,11 @@ def _read_xlsx(content: bytes) -> tuple[list[Line], Workbook]:
 def _read_csv(content: bytes) -> list[Line]:
     refuse_infected(content)
     text = _decode(content)
+    if "\0" in text:
+        raise Unacceptable(Fault.DAMAGED)
     if named := NAMED_SEPARATOR.match(text):
         # This line counts, as spreadsheets show it.
         return _split(text[named.end() :], named[1], first=2)
-    if "\0" in text:
-        raise Unacceptable(Fault.DAMAGED)
     return _split(text, _separator(text), first=1)
 
 
