@@ -181,9 +181,9 @@ def test_email_has_at_most_254_characters(api: Api):
     ) == {"subject/email": "too-long"}
 
 
-def test_text_of_spaces_is_refused(api: Api):
+def test_text_that_nobody_sees_is_refused(api: Api):
     for path in sorted(LIMITS):
-        for empty in ("", "  ", "\u3000", "\x1c"):
+        for empty in ("", "  ", "\u3000", "\x1c", "\u200f", "\u202e \u200d"):
             assert fault_codes(api, with_value(FULL, path, empty)) == {path: "required"}
 
 

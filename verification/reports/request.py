@@ -672,7 +672,7 @@ def _input_error(
         return None if exact else ("out-of-range", f"At most {MAX_NUMBER} is accepted.")
     if not isinstance(value, str):
         return "invalid-type", "A string is needed."
-    if not value.strip():
+    if formats.is_blank(value):
         return "required", "This must not be empty."
     if len(value) > TEXT_LIMIT:
         detail = f"At most {TEXT_LIMIT} characters are accepted."

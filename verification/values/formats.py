@@ -180,9 +180,13 @@ def _moment(value: str) -> datetime | None:
         return None
 
 
+def is_blank(text: str) -> bool:
+    """Return whether nobody would see the text."""
+    return not one_line(text).strip(JOINERS)
+
+
 def _visible(value: str) -> str:
-    # Unlike pydantic, Python's strip() also removes the separators U+001C to U+001F.
-    if not value.strip():
+    if is_blank(value):
         raise format_error("required", "This must not be empty")
     return value
 
