@@ -244,6 +244,21 @@ def test_member_confirms_the_person_before_reports_join(
     assert not Rule.objects.exists()
 
 
+def test_erasure_of_the_page_ends_its_request_for_further_reports(
+    thief: Visitor, victim: Report, paying_api: Api
+):
+    owner = ConsoleVisitor(create_member(paying_api.workspace, "OWNER"))
+    thief.post("others")
+    thief.post("delete")
+
+    run_job()
+
+    asked = SubjectRequest.objects.get(proved_address__isnull=False)
+    assert (asked.outcome, asked.reason) == ("WITHDRAWN", "The data was erased.")
+    assert asked.number not in owner.page("corrections", LIVE)
+    assert paying_api.report(str(victim.pk))["erasedAt"] is None
+
+
 def test_refused_person_reads_why_and_sees_nothing_more(
     thief: Visitor, victim: Report, paying_api: Api
 ):

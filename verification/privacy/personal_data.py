@@ -247,10 +247,12 @@ UPDATE decisions_adversenotice t
 SET state = 'ENDED', is_settled = true, stopped_at = NULL
 WHERE t.report_id = ANY(%(reports)s) AND (t.state <> 'ENDED' OR NOT t.is_settled)
 """
-CLOSE_REVIEWS = """
+# Nobody can answer a request for a review, or for further reports, whose page is gone.
+CLOSE_REQUESTS = """
 UPDATE privacy_subjectrequest t
 SET answered_at = %(at)s, outcome = 'WITHDRAWN', reason = 'The data was erased.'
-WHERE t.report_id = ANY(%(reports)s) AND t.kind = 'REVIEW' AND t.answered_at IS NULL
+WHERE t.report_id = ANY(%(reports)s) AND t.answered_at IS NULL
+    AND (t.kind = 'REVIEW' OR t.proved_address IS NOT NULL)
 """
 # Figures go on counting levels and alerts, which the erasure deletes. The rows are in
 # one order, so that two erasures do not wait for each other in a circle.
@@ -299,7 +301,7 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
         cursor.execute(STOP_MESSAGES, values)
         cursor.execute(STOP_RERUNS, values)
         cursor.execute(CLOSE_CORRECTIONS, values)
-        cursor.execute(CLOSE_REVIEWS, values)
+        cursor.execute(CLOSE_REQUESTS, values)
         cursor.execute(END_PROPOSALS, values)
         cursor.execute(END_DECLINES, values)
         cursor.execute(END_NOTICES, values)
