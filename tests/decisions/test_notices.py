@@ -820,3 +820,43 @@ def test_pdf_and_copy_of_the_data_name_no_day_while_the_clock_stands_or_after(
     assert tells_day() == (True, True)
     verbs.withdraw(officer.client, made.pk, officer.member, officer.actor)
     assert tells_day() == (False, False)
+
+
+def test_pdf_says_what_has_become_of_the_decline(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(5, api)
+    decline(officer, report_id)
+
+    def text() -> str:
+        notice = AdverseNotice.objects.select_related("decision").earliest("pk")
+        page = PdfReader(io.BytesIO(notice_pdf(notice))).pages[0]
+        return " ".join(page.extract_text().split())
+
+    assert "It does not count yet." in text()
+    deliver()
+    assert "State" not in text()
+    verbs.withdraw(
+        officer.client, Decision.objects.get().pk, officer.member, officer.actor
+    )
+    assert "Taken back: it does not count." in text()
+    maker = Maker.of_member(officer.member, officer.actor)
+    verbs.decide(officer.client, report_id, NewDecision("APPROVED", []), maker)
+    assert "Decided anew since: your application is approved." in text()
+
+
+def test_pdf_offers_no_review_that_nobody_can_ask_for(
+    api: Api, officer: Officer, report_id: str
+):
+    decline_by_policy(api, report_id)
+
+    def text() -> str:
+        notice = AdverseNotice.objects.select_related("decision").earliest("pk")
+        page = PdfReader(io.BytesIO(notice_pdf(notice))).pages[0]
+        return " ".join(page.extract_text().split())
+
+    offer = "You can ask for a review by a person"
+    assert offer in text()
+    request_review(AdverseNotice.objects.get().pk)
+    assert "Rules decided this automatically." in text()
+    assert offer not in text()

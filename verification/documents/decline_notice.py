@@ -8,7 +8,15 @@ from django.conf import settings
 from django.utils import translation
 
 from verification.decisions import notices
-from verification.decisions.models import AdverseNotice, NoticeFact, reason_text
+from verification.decisions.decide import successor_of
+from verification.decisions.models import (
+    AdverseNotice,
+    Decision,
+    DecisionState,
+    DecisionStatus,
+    NoticeFact,
+    reason_text,
+)
 from verification.documents import pdf
 from verification.values.formats import one_line
 from verification.values.local_time import FULL_FORMAT, format_nairobi
@@ -37,9 +45,11 @@ def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, 
         "person": one_line((report.subject or {}).get("fullName", "")),
         "reference": one_line(report.reference or ""),
         "at": format_nairobi(decision.created_at, FULL_FORMAT),
+        "state": "" if waits else _state_of(decision),
         "waitsUntil": format_nairobi(waits, FULL_FORMAT) if waits else "",
         "restsOnBureau": notice.rests_on_bureau,
         "isAutomated": notice.is_automated,
+        "canBeReviewed": notice.can_be_reviewed and successor_of(decision) is None,
         "bureaus": [
             {
                 "name": one.name,
@@ -57,6 +67,14 @@ def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, 
         "myData": f"{settings.BASE_URL}/my-data",
         "proof": [_fact(one) for one in notice.facts.all()] if proof else None,
     }
+
+
+def _state_of(decision: Decision) -> str:
+    """Return what has become of the decline; "" if it counts."""
+    if later := successor_of(decision):
+        is_approved = later.status == DecisionStatus.APPROVED
+        return "APPROVED" if is_approved else "REPLACED"
+    return "" if decision.state == DecisionState.FINAL else decision.state
 
 
 def _fact(fact: NoticeFact) -> dict[str, Any]:
