@@ -170,6 +170,8 @@ def test_return_replaces_a_lost_event(api: Api):
         ("٢٣٢٣", "Enter the amount in numbers"),
         ("-5000", "Enter the amount in numbers"),
         ("100.001", "Enter the amount in numbers"),
+        ("1500,50", "Enter the amount in numbers"),
+        ("1,50", "Enter the amount in numbers"),
         ("5000\0", "Null characters"),
         ("99.99", "Enter at least KES\N{NO-BREAK SPACE}100.00"),
         ("1000000.01", "Enter at most KES\N{NO-BREAK SPACE}1,000,000.00"),

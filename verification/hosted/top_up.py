@@ -51,11 +51,14 @@ class AmountForm(forms.Form):
         self.account = account
 
     def clean_amount(self) -> Decimal:
-        typed = re.sub(r"[, ]", "", self.cleaned_data["amount"])
-        # Decimal() also takes "1e5", "NaN" and digits of other scripts.
-        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,2})?", typed):
+        typed = self.cleaned_data["amount"]
+        # Decimal() also takes "1e5", "NaN" and digits of other scripts. A comma before
+        # two digits may stand for a point, so that one is refused.
+        if not re.fullmatch(
+            r"([0-9]{1,9}|[0-9]{1,3}([, ][0-9]{3}){1,2})(\.[0-9]{1,2})?", typed
+        ):
             raise forms.ValidationError(_("Enter the amount in numbers, such as 5000"))
-        amount = Decimal(typed)
+        amount = Decimal(re.sub(r"[, ]", "", typed))
         least, currency = checkouts.minimum_top_up(self.account), self.account.currency
         if amount < least:
             message = _("Enter at least %(least)s")
