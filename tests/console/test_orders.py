@@ -14,7 +14,13 @@ from django.utils.timezone import localtime, now
 
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
-from tests.world.orders import PAYER, REFUSED, count_rows, create_report_with_status
+from tests.world.orders import (
+    PAYER,
+    REFUSED,
+    count_rows,
+    create_report_with_status,
+    two_checks,
+)
 from tests.world.packages import by_package, create_package
 from tests.world.staff import take_messages
 from tests.world.threads import run_at_once
@@ -845,6 +851,23 @@ def test_cancelled_report_gives_the_price_back(owner, api: Api):
     ]
     assert sum(LedgerEntry.objects.values_list("amount", flat=True)) == 0
     assert AuditEvent.objects.filter(action="report.cancelled").count() == 1
+
+
+def test_failed_check_does_not_stay_billed_when_its_report_is_cancelled(
+    owner, api: Api
+):
+    made = api.create(two_checks(idNumber=REFUSED, kraPin="A900000006Z"))["id"]
+    api.work()
+    names = CheckResult.objects.filter(status="FAILED").values_list("name", flat=True)
+    assert list(names) == ["IDENTITY"]
+
+    page = owner.page("reports-cancel", report=made)
+
+    assert "National identity" not in page
+    assert "KES 50.00" in page
+    digest = re.findall('name="digest" value="(.+?)"', page)[0]
+    owner.post("reports-cancel", {"digest": digest}, report=made)
+    assert api.account.balance == 0
 
 
 def test_new_link_of_a_subject_without_an_address_is_handed_over(owner, api: Api):

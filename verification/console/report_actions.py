@@ -15,7 +15,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
-from verification.checks.models import CheckResult
+from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.links import consent_links
 from verification.consents.subject_messages import reaches_subject
 from verification.console.base import (
@@ -200,7 +200,9 @@ def cancel(place: Place, report: UUID) -> HttpResponse:
     if found.is_ended:
         return _refuse(place, found, ENDED)
     quoted = quote_cancellations([found])[found.pk]
-    results = found.results.select_related("definition").order_by("position")
+    # The price of a failed check is credited already.
+    billed = found.results.exclude(status=ResultStatus.FAILED)
+    results = billed.select_related("definition").order_by("position")
     shown = {
         "report": found,
         "is_draft": found.status == ReportStatus.DRAFT,

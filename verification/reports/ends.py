@@ -183,8 +183,9 @@ def end_early(
 ) -> None:
     """Move a locked report to FAILED or CANCELLED; `failure` is its code and message.
 
-    Checks without a call under way are cancelled and their charges reversed. Completed
-    and failed checks stay billed. A call under way still records its answer.
+    Checks without a call under way are cancelled and their charges reversed, as those
+    of failed checks are already. Completed checks stay billed. A call under way still
+    records its answer.
     """
     uncalled = list(report.results.select_for_update().filter(UNCALLED))
     CheckResult.objects.filter(pk__in=[result.pk for result in uncalled]).update(
