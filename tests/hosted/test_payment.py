@@ -505,6 +505,32 @@ def test_page_explains_extra_payments(
         assert f"name the number {visitor.checkout.number}" in page
 
 
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (DisputeState.OPEN, "KES 125.00 is disputed at your bank. We hold it until"),
+        (DisputeState.LOST, "Your bank has taken KES 125.00 back for you"),
+    ],
+)
+def test_page_says_that_a_part_of_the_payment_is_disputed(
+    api: Api, state: DisputeState, told: str
+):
+    visitor = create_payer(api)
+    visitor.choose("less")
+    poll_providers()
+    first = visitor.checkout
+    visitor.choose("pay")
+    poll_providers()
+    assert "your bank" not in visitor.reads().lower()
+
+    disputed(first, state)
+    api.post(f"/reports/{visitor.report_id}/cancel")
+
+    page = visitor.reads()
+    assert "You paid KES 250.00" in page
+    assert told in page
+
+
 def test_page_promises_no_refund_before_its_approval(api: Api, settings: Any):
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
     visitor = create_payer(api)

@@ -316,7 +316,10 @@ def refund_lines(checkout: Checkout) -> list[dict[str, Any]]:
 
 
 def unreturned_amounts(checkout: Checkout) -> dict[str, str]:
-    """Return the amounts of idle money that no refund returns, by reason."""
+    """Return the amounts of disputed and idle money that no refund returns, by reason.
+
+    Money that pays the report is idle only beyond its price.
+    """
     currency, idle = checkout.paid_currency, checkout.refundable
     if checkout.is_counted:
         idle = max(idle - checkout.counted_amount, Decimal(0))
@@ -371,7 +374,9 @@ def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]
         "amount": format_money(paid, checkout.paid_currency),
         "surplus": format_money(surplus, checkout.paid_currency) if surplus else "",
         "given_back": [line for c in counted for line in refund_lines(c)],
-        "left": unreturned_amounts(checkout),
+        "unreturned": [
+            (c.number, amounts) for c in counted if (amounts := unreturned_amounts(c))
+        ],
         "is_left_to_staff": any(
             unfinished_part(c) and is_left_to_staff(c) for c in counted
         ),
