@@ -24,7 +24,7 @@ from tests.world.staff import (
     take_messages,
 )
 from tests.world.staff import log_in as log_in_staff
-from tests.world.threads import run_at_once, start_and_block
+from tests.world.threads import SECONDS, run_at_once, start_and_block
 from verification.accounts import colleagues
 from verification.accounts.models import (
     Colleague,
@@ -158,6 +158,22 @@ def test_link_works_once():
     assert not is_logged_in(join(path, "another nine purple hippos"))
     assert Client().get(path).status_code == 404
     assert Colleague.objects.get(email=NEW).check_password(PASSWORD)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_new_invitation_waits_for_the_colleague_who_accepts(transactional_db):
+    njeri, by = invited(), User.objects.get(username="admin")
+    token = link_of().rstrip("/").rpartition("/")[2]
+
+    with transaction.atomic():
+        user = colleagues.find_invited(token)
+        assert user
+        again = start_and_block(lambda: colleagues.invite(njeri, by=by))
+        colleagues.accept_invitation(user, PASSWORD)
+
+    with pytest.raises(colleagues.StaffChangeRefused):
+        again.result(SECONDS)
+    assert not StaffInvitation.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -104,6 +104,8 @@ def invite(user: User, *, by: User) -> None:
 
     Raises StaffChangeRefused if the colleague has a password already.
     """
+    # The colleague who accepts an invitation locks it before the user.
+    list(StaffInvitation.objects.filter(user=user).select_for_update())
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if user.has_usable_password():
         raise StaffChangeRefused(
