@@ -242,7 +242,9 @@ def release_claims(claims: Sequence[Claim], seconds: float) -> None:
 
 
 def _postpone(claims: Sequence[Claim], seconds: float, *, is_leased: bool) -> None:
-    ids, fences = [c.event.pk for c in claims], [c.fence for c in claims]
+    # Sorted, as in `_record`.
+    rows = sorted((c.event.pk, c.fence) for c in claims)
+    ids, fences = [pk for pk, _ in rows], [fence for _, fence in rows]
     with connection.cursor() as cursor:
         cursor.execute(POSTPONE, [seconds, is_leased, ids, fences])
 

@@ -99,14 +99,19 @@ def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
     sendable = Event.objects.filter(
         pk=OuterRef("event_id"), payload__isnull=False, restricted_at=None
     )
-    # PostgreSQL checks the status again if another recovery changed the row first.
-    count = Delivery.objects.filter(
+    failed = Delivery.objects.filter(
         Exists(sendable),
         workspace=workspace_id,
         environment=environment,
         status=DeliveryStatus.FAILED,
         created_at__gte=since,
-    ).update(**_restarted_schedule(configuration, now()))
+    )
+    # In the order of all who lock several. PostgreSQL checks the status again if
+    # another recovery changed the row first.
+    locked = failed.order_by("event_id").select_for_update(no_key=True)
+    count = Delivery.objects.filter(pk__in=locked.values("pk")).update(
+        **_restarted_schedule(configuration, now())
+    )
     if count:
         schedule_job(JobName.SEND_DELIVERIES)
     return count

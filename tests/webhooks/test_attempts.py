@@ -2,6 +2,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.db import transaction
 from django.utils.timezone import now
 
 from tests.world.clients import Api
@@ -14,6 +15,7 @@ from tests.world.deliveries import (
     record_events,
 )
 from tests.world.receiver import Receiver, Script
+from tests.world.threads import SECONDS, start_and_block, uncommitted
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
 from webhooks.attempts import (
@@ -24,6 +26,7 @@ from webhooks.attempts import (
     claim,
     next_retry_delay,
     record_attempts,
+    renew_claims,
 )
 from webhooks.delivery import _collect_ended, _InFlight, _start, send_due_deliveries
 from webhooks.models import Configuration, Delivery
@@ -124,6 +127,23 @@ def test_delivery_of_a_removed_configuration_is_not_sent(workspace: Workspace):
     configuration.delete()
     assert claim(10) == []
     assert get_delivery().configuration is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_leases_begin_again_in_the_order_of_deliveries(
+    transactional_db: None, workspace: Workspace
+):
+    configure_receiver(workspace)
+    first, last = sorted(record_events(workspace, 2))
+    claims = sorted(claim(2), key=lambda one: one.event.pk, reverse=True)
+    rows = Delivery.objects.select_for_update(nowait=True)
+
+    with uncommitted(lambda: rows.get(pk=first)):
+        renewing = start_and_block(lambda: renew_claims(claims))
+        with transaction.atomic():
+            rows.get(pk=last)
+
+    renewing.result(SECONDS)
 
 
 def test_attempt_that_cannot_be_recorded_loses_no_other(workspace: Workspace):

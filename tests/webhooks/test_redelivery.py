@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 from django.utils.timezone import now
 
 from tests.webhooks.test_configuration import forget_jobs, is_woken
@@ -12,6 +13,7 @@ from tests.world.deliveries import (
     retrying_fields,
     update_delivery,
 )
+from tests.world.threads import SECONDS, start_and_block, uncommitted
 from webhooks.configuration import NotConfigured, remove
 from webhooks.models import Configuration, Delivery, Event
 from webhooks.redelivery import (
@@ -171,6 +173,26 @@ def test_recovery_sends_only_failed_deliveries_since_then(api: Api):
     assert [as_it_is(delivery) for delivery in (old, *others)] == before
     assert is_woken()
     assert recover(api.workspace.pk, "sandbox", since) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_recovery_locks_deliveries_in_the_order_of_senders(
+    transactional_db: None, api: Api
+):
+    configure_receiver(api.workspace)
+    first, last = (record_delivery(api) for _ in range(2))
+    # Their times are not in the order of their ids.
+    update_delivery(first, **ended_fields("FAILED", created_at=now()))
+    update_delivery(last, **ended_fields("FAILED"))
+    rows = Delivery.objects.select_for_update(nowait=True)
+    since = now() - timedelta(days=1)
+
+    with uncommitted(lambda: rows.get(pk=first.pk)):
+        recovery = start_and_block(lambda: recover(api.workspace.pk, "sandbox", since))
+        with transaction.atomic():
+            rows.get(pk=last.pk)
+
+    assert recovery.result(SECONDS) == 2
 
 
 def test_recovery_is_one_statement(api: Api, django_assert_max_num_queries):
