@@ -663,7 +663,8 @@ def test_draft_that_was_free_waits_for_an_edit(admin):
     page = admin.page("reports-batch-launch", batch=batch.pk)
 
     assert "0 drafts can be launched now." in page
-    assert page.count("The payment has not come yet.") == 3
+    told = "It is not paid. If the payer got money back or has no link, edit the draft."
+    assert page.count(told) == 3
 
 
 def test_balance_that_does_not_cover_all_drafts_launches_none(admin, live_api):

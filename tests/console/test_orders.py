@@ -802,7 +802,9 @@ def test_draft_that_was_free_is_not_offered_for_launch(owner, api: Api):
 
     answer = owner.get("reports-launch", report=made)
 
-    assert take_messages(answer) == ["The payment has not come yet."]
+    assert take_messages(answer) == [
+        "It is not paid. If the payer got money back or has no link, edit the draft."
+    ]
 
 
 def test_draft_without_consent_says_what_it_waits_for(admin):

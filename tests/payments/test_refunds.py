@@ -87,6 +87,17 @@ def test_payment_stays_paid_when_a_part_went_back(api: Api):
     assert state(api, checkout) == "REFUNDED"
 
 
+def test_launch_says_what_a_draft_needs_when_its_payer_got_money_back(api: Api):
+    checkout = create_paid_checkout(api, draft=True)
+    create_refund(checkout, 100)
+
+    problem = api.refused(f"/reports/{checkout.report_id}/launch")
+
+    assert problem["reasons"] == ["PAYMENT_OUTSTANDING"]
+    assert "whose payer got money back, gets one by an edit" in problem["detail"]
+    assert "has not arrived" not in problem["detail"]
+
+
 def test_refund_refuses_a_wrong_amount(api: Api):
     checkout = create_paid_checkout(api)
     for amount in ["0", "-1", "250.01", "0.001", "100.005", "NaN"]:

@@ -289,15 +289,21 @@ def paid_draft_id(api: Api) -> str:
 
 
 @pytest.mark.parametrize(
-    "edits", [{"checksRequested": ["IDENTITY"]}, {"paymentMode": "SELF"}]
+    ("edits", "why"),
+    [
+        ({"checksRequested": ["IDENTITY"]}, "would change that to 50.00."),
+        ({"paymentMode": "SELF"}, "by the payer of this draft, and the edit names"),
+        ({"paymentMode": "CANDIDATE"}, "by the payer of this draft, and the edit"),
+    ],
 )
 def test_edit_that_changes_a_paid_draft_is_refused(
-    api: Api, paid_draft_id: str, edits: dict
+    api: Api, paid_draft_id: str, edits: dict, why: str
 ):
     problem = api.refused(f"/reports/{paid_draft_id}/draft", edits)
 
     assert problem["code"] == "report-not-editable"
     assert "100.00 KES was paid" in problem["detail"]
+    assert why in problem["detail"]
     assert api.report(paid_draft_id)["paymentState"]["status"] == "PAID"
 
 

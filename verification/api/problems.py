@@ -88,8 +88,9 @@ CODE_MEMBERS = (
 )
 SECONDS_UNTIL_AVAILABLE = "5"
 LAUNCH_REMEDIES = {
-    LaunchObstacle.PAYMENT_OUTSTANDING: "The payment has not arrived yet: send the "
-    "payer the paymentUrl. A draft that was free when it was made gets one by an edit.",
+    LaunchObstacle.PAYMENT_OUTSTANDING: "It is not paid for: send the payer the "
+    "paymentUrl. A draft that was free when it was made, or whose payer got money "
+    "back, gets one by an edit.",
     LaunchObstacle.NOT_A_DRAFT: "Only a draft can be launched, and this report is one "
     "no more.",
 }

@@ -68,7 +68,9 @@ CONSENT_GAPS = {
 }
 # The texts of CONSENT_OUTSTANDING are those of the gap, above.
 LAUNCH_BLOCKERS = {
-    LaunchObstacle.PAYMENT_OUTSTANDING: _("The payment has not come yet."),
+    LaunchObstacle.PAYMENT_OUTSTANDING: _(
+        "It is not paid. If the payer got money back or has no link, edit the draft."
+    ),
     LaunchObstacle.NOT_A_DRAFT: _("The report is launched already."),
 }
 

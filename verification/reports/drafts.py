@@ -199,14 +199,16 @@ def _require_same_payment(
     A correction of details is no change of the payer while the subject keeps its id.
     """
     amount, fact = total(priced.lines), f"{paid.amount} {paid.currency} was paid"
-    if paid.amount != amount or order.payment_mode != report.payment_mode:
+    if paid.amount != amount:
         why = f"{fact} for this draft, and the edit would change that to {amount}."
+    elif order.payment_mode != report.payment_mode or (
+        order.payer and order.payer.model_dump(by_alias=True) != paid.payer
+    ):
+        why = f"{fact} by the payer of this draft, and the edit names another one."
     elif order.payment_mode == PaymentMode.CANDIDATE and (
         priced.subject.id != report.subject_id
     ):
         why = f"{fact} by the subject of this draft, and the edit names another one."
-    elif order.payer and order.payer.model_dump(by_alias=True) != paid.payer:
-        why = f"{fact} by the payer of this draft, and the edit names another one."
     else:
         return
     raise NotEditable(report.status, why)
