@@ -100,8 +100,11 @@ def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
     reports = [report for report in locked if report.restricted_at is None]
     at, ids = now(), [report.pk for report in reports]
     Report.objects.filter(pk__in=ids).update(restricted_at=at, updated_at=at)
+    # In the order in which the engine locks those that have no answer yet.
+    results = CheckResult.every.select_for_update(no_key=True).order_by("pk")
+    theirs = results.filter(report__in=ids).values("pk")
     # A result without a question is never reused.
-    CheckResult.every.filter(report__in=ids).update(question=None)
+    CheckResult.every.filter(pk__in=theirs).update(question=None)
     Event.objects.filter(report_id__in=ids).update(restricted_at=at)
     close_cases(set(ids) - reports_in_review(ids), at)
     for report in locked:
