@@ -77,6 +77,14 @@ def test_wrong_method_of_a_plain_view_is_the_same_problem(client: Client) -> Non
     assert response["Allow"] == "POST"
 
 
+def test_too_many_parameters_are_refused(client: Client, text: str) -> None:
+    query = "&".join(f"name{n}=1" for n in range(1001))
+
+    body = problem(client.get(f"/api/v1/things?{query}", headers=bearer(text)))
+
+    assert body["code"] == "validation-failed"
+
+
 def test_crash_discloses_only_its_request_id(text: str) -> None:
     client = Client(raise_request_exception=False)
 

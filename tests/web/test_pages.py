@@ -132,6 +132,18 @@ def test_missing_page_looks_like_the_product(
     assert "urlpatterns" not in html
 
 
+@pytest.mark.parametrize(
+    "path", ["/", "/none", "/my-data", "/accounts/login/", "/docs/search"]
+)
+def test_page_with_too_many_parameters_is_a_bad_request(path: str) -> None:
+    query = "&".join(f"name{n}=1" for n in range(1001))
+
+    answer = Client().get(f"{path}?{query}", headers={"Accept-Language": "sw"})
+
+    assert answer.status_code == 400
+    assert answer["Content-Language"] == "sw"
+
+
 @pytest.mark.urls(__name__)
 @pytest.mark.parametrize(
     ("language", "said"),

@@ -24,6 +24,7 @@ from django.http import (
     HttpRequest,
     HttpResponse,
     HttpResponseRedirect,
+    QueryDict,
     UnreadablePostError,
 )
 from django.http.multipartparser import MultiPartParserError
@@ -448,10 +449,28 @@ class LocalTimeMiddleware(_Middleware):
 
 
 class FormMiddleware(_Middleware):
-    """Refuse oversized and unreadable forms before CSRF reads them for their token."""
+    """Refuse oversized and unreadable forms before CSRF reads them for their token.
+
+    It also refuses URLs with more parameters than Django reads.
+    """
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        return _refuse_form(request) or self.get_response(request)
+        refused = _refuse_query(request) or _refuse_form(request)
+        return refused or self.get_response(request)
+
+
+def _refuse_query(request: HttpRequest) -> HttpResponse | None:
+    try:
+        _ = request.GET
+    except exceptions.TooManyFieldsSent:
+        # The page of the refusal reads its language from the query.
+        request.GET = QueryDict()
+    else:
+        return None
+    if is_api(request):
+        detail = "The URL has too many parameters."
+        return Problem("validation-failed", detail).response(request)
+    return pages.bad_request(request)
 
 
 def _refuse_form(request: HttpRequest) -> HttpResponse | None:
