@@ -438,5 +438,9 @@ def edit_alert(
     return alert
 
 
+@transaction.atomic
 def mark_all_read(client: Client) -> None:
-    alerts_of(client).filter(read=False).update(read=True)
+    # In the order in which they came, as an erasure deletes them.
+    unread = alerts_of(client).select_for_update(no_key=True).order_by("pk")
+    ids = unread.filter(read=False).values("pk")
+    Alert.objects.filter(pk__in=ids).update(read=True)

@@ -14,15 +14,18 @@ from monitoring.pauses import notify_paused, pause_for_withdrawal
 from monitoring.runs import launch_due_runs
 from tests.world.clients import Api, person
 from tests.world.clients import workspace as workspace
+from tests.world.members import create_member
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.rules import (
     CHANGING,
     create_rule,
     move_rules_back,
+    raise_alert,
     rule_request,
     store_rule,
 )
 from tests.world.threads import SECONDS, run_at_once, start_and_block, uncommitted
+from verification.console.workspace import close_workspace
 from verification.db.ids import uuid7
 from verification.notifications.models import Notification
 from verification.reports.launch import retry
@@ -222,3 +225,35 @@ def test_several_jobs_notify_an_owner_once(live_api: Api):
 
     told = Notification.objects.get(kind="MONITORING_PAUSED")
     assert told.context["count"] == 5
+
+
+def test_unread_alerts_are_locked_in_the_order_in_which_they_came(api: Api):
+    made = store_rule(api)
+    first, last = (raise_alert(api, made) for _ in range(2))
+    # A write moves the row to the end of the table.
+    first.save()
+    rows = Alert.objects.select_for_update(nowait=True)
+
+    with uncommitted(lambda: rows.get(pk=first.pk)):
+        reading = start_and_block(lambda: api.put("/monitoring/alerts/read-all"))
+        with transaction.atomic():
+            rows.get(pk=last.pk)
+
+    assert reading.result(SECONDS).status_code == 204
+    assert not Alert.objects.filter(read=False).exists()
+
+
+def test_rules_of_a_workspace_that_closes_are_locked_in_order(api: Api):
+    owner = create_member(api.workspace, "OWNER")
+    first, last = (store_rule(api) for _ in range(2))
+    # A write moves the row to the end of the table.
+    first.save()
+    rows = Rule.objects.select_for_update(nowait=True)
+
+    with uncommitted(lambda: rows.get(pk=first.pk)):
+        closing = start_and_block(lambda: close_workspace(owner))
+        with transaction.atomic():
+            rows.get(pk=last.pk)
+
+    assert closing.result(SECONDS)
+    assert not Rule.objects.filter(status=RuleStatus.ACTIVE).exists()

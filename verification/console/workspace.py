@@ -15,7 +15,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.models import PauseReason, Rule, RuleStatus
+from monitoring.models import PauseReason, Rule, RuleStatus, locked_rules
 from verification.accounts.forms import PublicNameField
 from verification.checks.models import CheckResult
 from verification.console.base import (
@@ -243,7 +243,8 @@ def close_workspace(actor: Member) -> bool:
         return False
     keys = ApiKey.objects.filter(workspace=workspace)
     keys.filter(Q(revoked_at=None) | Q(revoked_at__gt=moment)).update(revoked_at=moment)
-    Rule.objects.filter(workspace=workspace, status=RuleStatus.ACTIVE).update(
+    active = locked_rules().filter(workspace=workspace, status=RuleStatus.ACTIVE)
+    Rule.objects.filter(pk__in=active.values("pk")).update(
         status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_CLIENT, paused_at=moment
     )
     withdraw_all_invitations(workspace)
