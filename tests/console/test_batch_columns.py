@@ -249,6 +249,15 @@ def test_cells_are_mended_in_place(sender):
     assert [r.reference for r in reports] == ["LN-1", "LN-2", "LN-3"]
 
 
+def test_mended_cell_loses_its_nuls(sender):
+    sender.send(people(*FAULTY))
+
+    sender.press("mend", **{"cell-3-1": "23456789", "cell-4-2": "LN\0-3"})
+
+    sender.press("order")
+    assert Report.objects.filter(reference="LN-3").exists()
+
+
 def test_mended_cell_may_be_wrong_again_and_an_unchanged_one_stays_wrong(sender):
     sender.send(people(PEOPLE[0], ["Otieno", "=1+1", "LN-2"], ["Amina", "x", "LN-3"]))
 

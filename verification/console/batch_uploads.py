@@ -221,7 +221,10 @@ def mend_rows(
     mended = dict(opened.mended)
     known = {line.number for line in opened.original.rows}
     for number in cells.keys() & known:
-        texts = {n: text.strip()[:MAX_TEXT] for n, text in cells[number].items()}
+        texts = {
+            n: text.replace("\0", "").strip()[:MAX_TEXT]
+            for n, text in cells[number].items()
+        }
         mended[number] = {**mended.get(number, {}), **texts}
     more = opened.ignored | (known & set(ignored))
     _save(client, upload, replace(opened, mended=mended, ignored=more))
