@@ -13,6 +13,7 @@ from tests.world.deliveries import (
     put_configuration,
     record_delivery,
 )
+from tests.world.processor import processor_seconds
 from verification.api.webhooks import WebhookConfiguration
 from webhooks.models import Configuration
 
@@ -168,6 +169,16 @@ def test_all_faults_are_listed_without_the_secret(api: Api):
         "#/name",
     }
     assert "short-one" not in answer.content.decode()
+
+
+def test_very_many_wrong_events_are_refused_at_once(api: Api):
+    events = [f"x{n}" for n in range(200_000)]
+
+    seconds = processor_seconds(
+        lambda: api.refused("/webhooks/config", {**CONFIG, "enabledEvents": events}), 1
+    )
+
+    assert seconds < 0.5
 
 
 def test_development_host_may_be_configured(api: Api, settings):
