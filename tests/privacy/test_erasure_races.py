@@ -22,7 +22,11 @@ from tests.privacy.marks import world as world
 from tests.world.addresses import list_pages
 from tests.world.clients import HOSTED, Api, erase, person, request_erasure
 from tests.world.corrections import reviewer
-from tests.world.deliveries import configure_receiver
+from tests.world.deliveries import (
+    configure_receiver,
+    ended_fields,
+    update_delivery,
+)
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from tests.world.payer import Payer
@@ -52,6 +56,7 @@ from verification.references.models import Reference
 from verification.reports.models import Report
 from webhooks.configuration import remove
 from webhooks.delivery import send_due_deliveries
+from webhooks.models import Delivery
 from workspaces.models import Account
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -320,3 +325,20 @@ def test_erasure_waits_for_deliveries_before_it_locks_the_account(api: Api):
     report = Report.objects.get(pk=made["id"])
     assert report.erased_at is not None
     assert Account.objects.get(pk=api.account.pk).balance == 0
+
+
+def test_erasure_leaves_ended_deliveries_to_the_removal_of_a_receiver(api: Api):
+    configure_receiver(api.workspace)
+    made = api.create(person())
+    api.work()
+    ended, *_, waiting = Delivery.objects.order_by("pk")
+    update_delivery(ended, **ended_fields("DELIVERED"))
+    erasure = request_erasure(api, made["id"])
+    rows = Delivery.objects.select_for_update(nowait=True)
+
+    with uncommitted(lambda: rows.get(pk=waiting.pk)):
+        erasing = start_and_block(lambda: erase_person(erasure["id"]))
+        with transaction.atomic():
+            rows.get(pk=ended.pk)
+
+    erasing.result(SECONDS)

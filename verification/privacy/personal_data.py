@@ -187,6 +187,7 @@ TABLES = [
 LOCK_DELIVERIES = """
 SELECT FROM webhooks_delivery
 WHERE event_id IN (SELECT id FROM webhooks_event WHERE report_id = ANY(%s))
+    AND next_attempt_at IS NOT NULL
 ORDER BY event_id FOR NO KEY UPDATE
 """
 # A higher fence makes the write of a sender that is under way fail, so that it cannot
@@ -277,7 +278,7 @@ FILES = f"SELECT file FROM privacy_correctiondocument t WHERE {OF_CORRECTION}"  
 
 
 def lock_deliveries(report_ids: Sequence[UUID]) -> None:
-    """Lock the deliveries of these reports' events. They come before accounts."""
+    """Lock the waiting deliveries of these reports. They come before accounts."""
     with connection.cursor() as cursor:
         cursor.execute(LOCK_DELIVERIES, [list(report_ids)])
 
