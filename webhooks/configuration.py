@@ -98,7 +98,7 @@ def remove(workspace_id: UUID, environment: str) -> None:
     Deliveries and their attempts stay readable. Raises NotConfigured.
     """
     configuration = get_configuration(workspace_id, environment, alone=True)
-    # Senders lock deliveries first and their configuration last: the same order here.
+    # An erasure locks deliveries before its event needs the configuration, as here.
     _fail_waiting_deliveries(configuration)
     Configuration.objects.select_for_update().get(pk=configuration.pk)
     # Deliveries recorded before the lock; no more can come.
