@@ -98,12 +98,29 @@ def remove(workspace_id: UUID, environment: str) -> None:
     Deliveries and their attempts stay readable. Raises NotConfigured.
     """
     configuration = get_configuration(workspace_id, environment, alone=True)
-    # An erasure locks deliveries before its event needs the configuration, as here.
+    while not _remove_unless_busy(configuration):
+        pass
+
+
+@transaction.atomic
+def _remove_unless_busy(configuration: Configuration) -> bool:
+    """Remove the configuration; return False if another holds a delivery of it.
+
+    Others hold deliveries or an account while they record an event, which needs the
+    configuration. So this waits for deliveries only before it has the configuration.
+    """
     _fail_waiting_deliveries(configuration)
     Configuration.objects.select_for_update().get(pk=configuration.pk)
     # Deliveries recorded before the lock; no more can come.
+    waiting = configuration.deliveries.filter(next_attempt_at__isnull=False)
+    free = waiting.select_for_update(no_key=True, skip_locked=True)
+    if len(free.values("pk")) < waiting.count():
+        # The next try waits for these deliveries, too.
+        transaction.set_rollback(True)
+        return False
     _fail_waiting_deliveries(configuration)
     configuration.delete()
+    return True
 
 
 def get_configuration(

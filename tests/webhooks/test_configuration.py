@@ -9,12 +9,20 @@ from tests.world.deliveries import (
     SECRET,
     URL,
     configure_receiver,
+    delivery_statuses,
     record_delivery,
     record_events,
     retrying_fields,
     update_delivery,
 )
-from tests.world.threads import SECONDS, run_at_once, start_and_block, uncommitted
+from tests.world.threads import (
+    SECONDS,
+    count_waiting,
+    run_at_once,
+    start_and_block,
+    uncommitted,
+)
+from tests.world.waiting import until
 from verification.jobs.models import Job
 from webhooks.attempts import claim, record_attempts
 from webhooks.configuration import NotConfigured, SecretRequired, configure, remove
@@ -234,3 +242,25 @@ def test_sender_that_records_during_a_removal_ends(transactional_db, api: Api):
         action.result(SECONDS)
     assert not Configuration.objects.exists()
     assert Attempt.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_removal_waits_for_no_delivery_while_it_has_the_configuration(
+    transactional_db, api: Api
+):
+    configure_receiver(api.workspace)
+    rows = Delivery.objects.select_for_update(no_key=True)
+
+    with ExitStack() as held:
+        with uncommitted(lambda: record_delivery(api)):
+            # It waits for the event, which needs the configuration.
+            removal = start_and_block(lambda: remove(api.workspace.pk, "sandbox"))
+            (later,) = record_events(api.workspace)
+            held.enter_context(uncommitted(lambda: rows.get(pk=later)))
+        until(lambda: count_waiting() == 1)
+        # An erasure records its event while it holds the delivery.
+        record_events(api.workspace)
+
+    removal.result(SECONDS)
+    assert not Configuration.objects.exists()
+    assert set(delivery_statuses()) == {"FAILED"}
