@@ -316,3 +316,15 @@ def test_person_asks_again_for_further_reports_after_the_deadline(
 
     assert f"(number {first.number})" not in visitor.text("others")
     assert "Ask for these reports" not in visitor.text("others")
+
+
+def test_page_says_that_a_report_with_another_number_is_not_shown(
+    subject: Visitor, api: Api
+):
+    """A passport and an identity card have no number in common."""
+    passport = api.create(person(**BORN, email=EMAIL, idNumber="87654321"))["id"]
+
+    shown = {one["id"] for one in subject.get("my-data.json").json()["reports"]}
+
+    assert passport not in shown
+    assert "We do not show a report here that has another number" in subject.text()
