@@ -92,22 +92,26 @@ def pause_for_withdrawal(
     could run now or again, locked.
     """
     _pause_for_subject(rule_ids, PauseReason.CONSENT_WITHDRAWN)
-    # Also reports that ended: a retry that holds the lock makes a run current.
-    open_checks = CheckResult.objects.filter(
-        Q(status=ResultStatus.FAILED) | Q(disputed_at__isnull=False),
-        report=OuterRef("pk"),
-    )
-    stoppable = locked_reports().filter(
-        Q(pk__in=Run.objects.filter(rule__in=rule_ids).values("report"))
-        | Q(pk__in=run_ids),
-        Q(completed_at=None) | Exists(open_checks),
-    )
+    stoppable = locked_reports().filter(stoppable_runs(rule_ids, run_ids))
     runs, at = list(stoppable.order_by("pk")), now()
     for run in runs:
         if not run.is_ended:
             target, trigger = ReportStatus.CANCELLED, "consent withdrawn"
             end_early(run, target, trigger, SUBJECT_ACTOR, at)
     return runs
+
+
+def stoppable_runs(rule_ids: Collection[UUID], run_ids: Collection[UUID]) -> Q:
+    """Return the condition for reports that `pause_for_withdrawal` locks."""
+    # Also reports that ended: a retry that holds the lock makes a run current.
+    open_checks = CheckResult.objects.filter(
+        Q(status=ResultStatus.FAILED) | Q(disputed_at__isnull=False),
+        report=OuterRef("pk"),
+    )
+    of_rules = Q(pk__in=Run.objects.filter(rule__in=rule_ids).values("report"))
+    return Q(
+        of_rules | Q(pk__in=run_ids), Q(completed_at=None) | Q(Exists(open_checks))
+    )
 
 
 def pause_for_objection(rule_ids: Collection[UUID]) -> QuerySet[Report]:

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, Api, error_codes, person
-from tests.world.rules import store_rule
+from tests.world.rules import create_rule, store_rule
 from tests.world.subject import EVIDENCE
 from tests.world.threads import SECONDS, start_and_block, uncommitted
 from verification.checks.due_checks import Claim, claim
@@ -88,6 +88,25 @@ def test_objection_waits_for_a_withdrawal_of_the_person(api: Api):
     assert rule.pause_reason == "OBJECTION"
     assert report.status == "CANCELLED"
     assert report.restricted_at is not None
+
+
+def test_withdrawal_locks_earlier_runs_before_its_report(api: Api):
+    create_rule(api)
+    run = Report.objects.get()
+    made = api.create({**person(), "consent": HOSTED})
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+    rows = Report.objects.select_for_update(nowait=True)
+
+    with uncommitted(lambda: rows.get(pk=run.pk)):
+        withdrawing = start_and_block(
+            lambda: withdraw(consent.pk, consent.generation, EVIDENCE, "")
+        )
+        with transaction.atomic():
+            rows.get(pk=made["id"])
+    withdrawing.result(SECONDS)
+
+    assert set(Report.objects.values_list("status", flat=True)) == {"CANCELLED"}
 
 
 def objects(made: dict[str, Any], claims: list[Claim]) -> None:

@@ -10,8 +10,10 @@ from dataclasses import replace
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
-from monitoring.pauses import pause_for_withdrawal
+from monitoring.models import locked_rules
+from monitoring.pauses import pause_for_withdrawal, stoppable_runs
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.subject_decisions import (
     ConsentClosed,
@@ -21,14 +23,19 @@ from verification.consents.subject_decisions import (
     record_decision,
 )
 from verification.privacy.corrections import stop_reruns
-from verification.privacy.people import Person
+from verification.privacy.people import Found, Person
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.objections import (
     may_be_monitored_person,
     may_be_same_person,
 )
-from verification.reports.status import SUBJECT_ACTOR, lock_with_report, record_note
+from verification.reports.status import (
+    SUBJECT_ACTOR,
+    lock_with_report,
+    locked_reports,
+    record_note,
+)
 from verification.values.clock import now
 
 # Reports that a withdrawal or an objection ends.
@@ -48,8 +55,7 @@ def withdraw(
     Raises ConsentClosed unless the subject granted the consent by this link.
     """
     asked = Consent.objects.select_related("report__workspace").get(pk=consent_id)
-    # An objection locks rules before this report, and this report comes before rules.
-    Person.of(asked.report).lock()
+    lock_in_order(asked.report)
     report, consent = lock_with_report(Consent, consent_id)
     if done := find_record(consent, generation, ConsentRecord.Decision.WITHDRAWN):
         return done
@@ -72,6 +78,17 @@ def withdraw(
     return record
 
 
+def lock_in_order(report: Report) -> None:
+    """Lock all that the withdrawal of this report's consent changes, as others do.
+
+    That is the person, the rules, and the reports by their ids.
+    """
+    rules, runs = _monitoring_of(report, Person.of(report).lock())
+    list(locked_rules().filter(pk__in=rules))
+    stopped = Q(pk=report.pk) | stoppable_runs(rules, runs)
+    list(locked_reports().filter(stopped).order_by("pk"))
+
+
 def _pause_rules(report: Report) -> list[Report]:
     """Pause the rules on the person who withdraws the consent of this report.
 
@@ -81,7 +98,11 @@ def _pause_rules(report: Report) -> list[Report]:
     nothing and ends with a newer consent, so it reaches all rules that may
     be about them.
     """
-    found = Person.of(report).find()
+    return pause_for_withdrawal(*_monitoring_of(report, Person.of(report).find()))
+
+
+def _monitoring_of(report: Report, found: Found) -> tuple[list[UUID], list[UUID]]:
+    """Return the rules that may be about the person, and the reports of rules."""
     rules = [r.pk for r in found.rules if may_be_same_person(report, r)]
     runs = [r.pk for r in found.reports if may_be_monitored_person(report, r)]
-    return pause_for_withdrawal(rules, runs)
+    return rules, runs

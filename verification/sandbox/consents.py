@@ -16,8 +16,7 @@ from verification.consents.models import Consent, ConsentStatus, is_under_age
 from verification.consents.notices import notice_for
 from verification.consents.subject_decisions import Evidence, decline, grant
 from verification.consents.subject_messages import link_channels
-from verification.privacy.people import Person
-from verification.privacy.withdrawals import withdraw
+from verification.privacy.withdrawals import lock_in_order, withdraw
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.sandbox.reports import NotPossible, lock_sandbox_report
 from verification.values.clock import now
@@ -47,11 +46,11 @@ def act_as_subject(
     Raises NotPossible, and Report.DoesNotExist.
     """
     if action == A.WITHDRAW:
-        # A withdrawal locks the person before the report.
+        # A withdrawal locks more than the report, and in another order.
         own = Report.objects.select_related("workspace").filter(
             workspace=client.workspace, environment=Environment.SANDBOX
         )
-        Person.of(own.get(pk=report_id)).lock()
+        lock_in_order(own.get(pk=report_id))
     report = lock_sandbox_report(client, report_id)
     rows = Consent.objects.select_for_update(no_key=True)
     consent = rows.filter(report=report).first()
