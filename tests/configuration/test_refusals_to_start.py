@@ -71,6 +71,12 @@ def database_url(user: str, name: str) -> str:
         ("migrate", {"LOOKUP_KEY": "short"}, "docs/operator/configuration.md"),
         ("jobs", {"JOB_WORKERS": "0"}, "JOB_WORKERS is 0; it must be at least 1."),
         ("run", {"WEB_WORKERS": "-1"}, "WEB_WORKERS is -1; it must be at least 1."),
+        ("jobs", {"CHECK_LEASE_SECONDS": "-1"}, '"CHECK_LEASE_SECONDS" invalid'),
+        ("jobs", {"CONSENT_LINK_DAYS": "0"}, '"CONSENT_LINK_DAYS" invalid'),
+        ("jobs", {"ERASURE_DAYS": "9999999999"}, '"ERASURE_DAYS" invalid'),
+        ("jobs", {"STAFF_IDLE_MINUTES": "9999999999"}, '"STAFF_IDLE_MINUTES" invalid'),
+        ("jobs", {"EXPECTED_STANDBYS": "-1"}, '"EXPECTED_STANDBYS" invalid'),
+        ("jobs", {"LOG_LEVEL": "loud"}, '"LOG_LEVEL" invalid: Not a valid log level'),
         ("jobs", {"OUTBOUND_PROXY": "proxy.bank:3128"}, "must be http://host:port"),
         ("jobs", {"OUTBOUND_CA_FILE": "/dev/null"}, "must be a file of certificates"),
         (

@@ -5,6 +5,7 @@ DEBUG is on, the service generates missing secrets once and stores them in DATA_
 DEBUG is off, it refuses to start if one is missing.
 """
 
+import logging
 import os
 import sys
 from decimal import Decimal
@@ -21,6 +22,8 @@ from verification.db import embedded
 from verification.extras import missing_extra
 from verification.settings.accounts import *  # noqa: F403
 from verification.settings.connections import (
+    COUNT,
+    SPAN,
     admin_networks,
     audit_export_url,
     certificates_file,
@@ -100,7 +103,9 @@ ALLOWED_HOSTS = env.list(
     ],
 )
 # The number of wrong keys that an address may try in a minute.
-FAILED_AUTHENTICATIONS_PER_MINUTE = env.int("FAILED_AUTHENTICATIONS_PER_MINUTE", 60)
+FAILED_AUTHENTICATIONS_PER_MINUTE = env.int(
+    "FAILED_AUTHENTICATIONS_PER_MINUTE", 60, validate=COUNT
+)
 # Addresses of proxies whose X-Forwarded-For is trusted.
 TRUSTED_PROXIES = proxy_addresses(env.list("TRUSTED_PROXIES", []))
 # Networks that the admin opens from; from everywhere if there are none.
@@ -456,7 +461,7 @@ WEB_WORKERS = process_count(
     "WEB_WORKERS", env.int("WEB_WORKERS", min(2, count_processors()))
 )
 # The seconds in which `/healthz` says 503 before the web server stops.
-WEB_DRAIN_SECONDS = env.int("WEB_DRAIN_SECONDS", 0)
+WEB_DRAIN_SECONDS = env.int("WEB_DRAIN_SECONDS", 0, validate=COUNT)
 Q_CLUSTER: dict[str, Any] = {
     "name": "verification",
     "broker_class": "verification.jobs.broker.JobBroker",
@@ -470,39 +475,45 @@ Q_CLUSTER: dict[str, Any] = {
 }
 
 # Longer than any provider may take; a check whose worker died waits this long.
-CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60)
+CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60, validate=SPAN)
 # The operator's name and contact on hosted pages, for people who ask about their data.
 OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
 OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "support@localhost" if DEBUG else "")
 # The number of requests (for consent, payment, a reference, to join) that a person gets
 # in a day (UTC) over all workspaces, and that a workspace sends unless staff allow
 # more.
-MESSAGES_PER_RECIPIENT_PER_DAY = env.int("MESSAGES_PER_RECIPIENT_PER_DAY", 10)
-MESSAGES_PER_WORKSPACE_PER_DAY = env.int("MESSAGES_PER_WORKSPACE_PER_DAY", 5000)
+MESSAGES_PER_RECIPIENT_PER_DAY = env.int(
+    "MESSAGES_PER_RECIPIENT_PER_DAY", 10, validate=COUNT
+)
+MESSAGES_PER_WORKSPACE_PER_DAY = env.int(
+    "MESSAGES_PER_WORKSPACE_PER_DAY", 5000, validate=COUNT
+)
 # The number of invitations and codes that all workspaces that are not live send in a
 # day together.
-MESSAGES_OF_NEWCOMERS_PER_DAY = env.int("MESSAGES_OF_NEWCOMERS_PER_DAY", 500)
+MESSAGES_OF_NEWCOMERS_PER_DAY = env.int(
+    "MESSAGES_OF_NEWCOMERS_PER_DAY", 500, validate=COUNT
+)
 # Addresses that get operator alerts about payments.
 OPERATOR_ALERTS: list[str] = env.list("OPERATOR_ALERTS", [])
 # Addresses of the data protection officer, for deadlines of data subjects' requests.
 PRIVACY_CONTACTS: list[str] = env.list("PRIVACY_CONTACTS", OPERATOR_ALERTS)
 MFA_TOTP_ISSUER = OPERATOR_NAME
-CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14)
+CONSENT_LINK_DAYS = env.int("CONSENT_LINK_DAYS", 14, validate=SPAN)
 # The lifetime of a link to the subject's own data, sent by the client or staff
-ACCESS_LINK_DAYS = env.int("ACCESS_LINK_DAYS", 30)
-PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14)
-REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14)
+ACCESS_LINK_DAYS = env.int("ACCESS_LINK_DAYS", 30, validate=SPAN)
+PAYMENT_LINK_DAYS = env.int("PAYMENT_LINK_DAYS", 14, validate=SPAN)
+REFERENCE_LINK_DAYS = env.int("REFERENCE_LINK_DAYS", 14, validate=SPAN)
 # Days to answer a data subject: Data Protection (General) Regulations, 2021,
 # regulations 9 (access), 11 (portability), 10 (rectification), 7 and 8 (restriction,
 # objection) and 12 (erasure). Confirm with counsel.
 SUBJECT_REQUEST_DAYS = {
-    "ACCESS": env.int("ACCESS_DAYS", 7),
-    "PORTABILITY": env.int("PORTABILITY_DAYS", 30),
-    "CORRECTION": env.int("CORRECTION_DAYS", 14),
-    "OBJECTION": env.int("OBJECTION_DAYS", 14),
-    "ERASURE": env.int("ERASURE_DAYS", 14),
+    "ACCESS": env.int("ACCESS_DAYS", 7, validate=SPAN),
+    "PORTABILITY": env.int("PORTABILITY_DAYS", 30, validate=SPAN),
+    "CORRECTION": env.int("CORRECTION_DAYS", 14, validate=SPAN),
+    "OBJECTION": env.int("OBJECTION_DAYS", 14, validate=SPAN),
+    "ERASURE": env.int("ERASURE_DAYS", 14, validate=SPAN),
     # Data Protection Act, 2019, section 35 (3): within a reasonable time
-    "REVIEW": env.int("REVIEW_DAYS", 14),
+    "REVIEW": env.int("REVIEW_DAYS", 14, validate=SPAN),
 }
 # The texts about credit bureaus in notices of declines
 CREDIT_BUREAUS = credit_bureaus()
@@ -513,7 +524,7 @@ IDEMPOTENCY_HOURS = 72
 PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
 PAYMENT_PROVIDERS = payment_providers(PAYMENT_LINK_DAYS)
 # A refund above this amount, in the currency of the payment, needs two people.
-REFUND_UNDONE_AFTER_MINUTES = env.int("REFUND_UNDONE_AFTER_MINUTES", 10)
+REFUND_UNDONE_AFTER_MINUTES = env.int("REFUND_UNDONE_AFTER_MINUTES", 10, validate=COUNT)
 REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
 # So does a booking by staff above this amount, summed over a day.
 STAFF_ENTRY_NEEDS_SECOND_ABOVE = env.decimal(
@@ -571,8 +582,8 @@ AUDIT_EXPORT_CERTIFICATE_FILE = own_certificate_file(
 # Prometheus inside a cluster cannot say that a proxy has ended TLS.
 METRICS_OVER_HTTP = env.bool("METRICS_OVER_HTTP", False)
 # The alerts compare these numbers with the real ones.
-EXPECTED_JOB_CLUSTERS = env.int("EXPECTED_JOB_CLUSTERS", 1)
-EXPECTED_STANDBYS = env.int("EXPECTED_STANDBYS", 0)
+EXPECTED_JOB_CLUSTERS = env.int("EXPECTED_JOB_CLUSTERS", 1, validate=COUNT)
+EXPECTED_STANDBYS = env.int("EXPECTED_STANDBYS", 0, validate=COUNT)
 
 LOGGING = {
     "version": 1,
@@ -591,7 +602,7 @@ LOGGING = {
             "filters": ["request_id", "secrets"],
         }
     },
-    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["stderr"], "level": env.log_level("LOG_LEVEL", logging.INFO)},
     "loggers": {
         # Its own handler would write plain lines without our filters.
         "django": {"handlers": [], "propagate": True},

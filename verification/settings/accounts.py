@@ -7,6 +7,8 @@ from datetime import timedelta
 
 from environs import Env
 
+from verification.settings.connections import SPAN
+
 env = Env()
 
 AUTHENTICATION_BACKENDS = [
@@ -90,7 +92,7 @@ MFA_FORMS = {
 AXES_ENABLE_ADMIN = False
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = 5
-AXES_COOLOFF_TIME = timedelta(minutes=env.int("LOCKOUT_MINUTES", 15))
+AXES_COOLOFF_TIME = timedelta(minutes=env.int("LOCKOUT_MINUTES", 15, validate=SPAN))
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_USERNAME_CALLABLE = "verification.accounts.lockout.hashed_username"
@@ -104,10 +106,10 @@ AXES_VERBOSE = False
 SESSION_ENGINE = "verification.accounts.sessions"
 # The longest idle time, and the longest time since the login.
 STAFF_SESSION = (
-    timedelta(minutes=env.int("STAFF_IDLE_MINUTES", 15)),
-    timedelta(hours=env.int("STAFF_SESSION_HOURS", 8)),
+    timedelta(minutes=env.int("STAFF_IDLE_MINUTES", 15, validate=SPAN)),
+    timedelta(hours=env.int("STAFF_SESSION_HOURS", 8, validate=SPAN)),
 )
 MEMBER_SESSION = (
-    timedelta(minutes=env.int("MEMBER_IDLE_MINUTES", 120)),
-    timedelta(hours=env.int("MEMBER_SESSION_HOURS", 24)),
+    timedelta(minutes=env.int("MEMBER_IDLE_MINUTES", 120, validate=SPAN)),
+    timedelta(hours=env.int("MEMBER_SESSION_HOURS", 24, validate=SPAN)),
 )

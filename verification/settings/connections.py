@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import psycopg
 from django.core.exceptions import ImproperlyConfigured
-from environs import Env
+from environs import Env, validate
 from psycopg.conninfo import conninfo_to_dict
 
 from verification.extras import missing_extra
@@ -55,6 +55,9 @@ NO = {"", "0", "f", "false", "n", "no", "off"}
 TIMEOUT_SECONDS = 10
 # Rights of everybody but the owner.
 OTHERS_PERMISSIONS = 0o077
+# Numbers of days, hours, minutes or seconds. After a larger one no date could follow.
+SPAN = validate.Range(min=1, max=100_000)
+COUNT = validate.Range(min=0, max=1_000_000_000)
 
 
 def primary_url(url: str) -> str:
