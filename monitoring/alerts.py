@@ -439,8 +439,11 @@ def edit_alert(
 
 
 @transaction.atomic
-def mark_all_read(client: Client) -> None:
+def mark_all_read(client: Client, until: UUID | None = None) -> None:
+    """Mark all alerts as read, or those with ids up to `until`."""
     # In the order in which they came, as an erasure deletes them.
     unread = alerts_of(client).select_for_update(no_key=True).order_by("pk")
+    if until:
+        unread = unread.filter(pk__lte=until)
     ids = unread.filter(read=False).values("pk")
     Alert.objects.filter(pk__in=ids).update(read=True)

@@ -334,6 +334,19 @@ def test_alerts_are_read_one_by_one_and_all_at_once(owner, api):
     assert second.read
 
 
+def test_alert_that_came_after_the_page_stays_unread(officer, api):
+    seen = raise_alert(api)
+    html = officer.page("monitoring-alerts")
+    late = raise_alert(api)
+
+    (until,) = re.findall(r'<button name="until" value="([^"]+)"', html)
+    officer.post("monitoring-read-all", {"until": until})
+
+    seen.refresh_from_db()
+    late.refresh_from_db()
+    assert (seen.read, late.read) == (True, False)
+
+
 def test_rule_is_paused_and_resumed(owner, api):
     rule = raise_alert(api).rule_id
 

@@ -29,9 +29,11 @@ from verification.console.fields import (
     search_field,
 )
 from verification.console.words import Topic, choices_of
+from verification.db.ids import uuid7
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.reports.request import catalogue
+from verification.web.pages import read_id
 from workspaces.members import Permission
 
 RUNS_SHOWN = 5
@@ -91,7 +93,9 @@ def alerts(place: Place) -> HttpResponse:
     _record(place, page.rows)
     names = _check_names()
     rows = [(one, alert_sentences(one, names)) for one in page.rows]
-    return place.render("monitoring/alerts", {"form": form, "page": page, "rows": rows})
+    # An id of this moment: no alert that comes later is read by the page's button.
+    shown = {"form": form, "page": page, "rows": rows, "until": uuid7()}
+    return place.render("monitoring/alerts", shown)
 
 
 @member_required()
@@ -125,7 +129,7 @@ def mark_read(place: Place, alert: UUID) -> HttpResponse:
 
 @post_required(Permission.DECIDE_REPORTS)
 def read_all(place: Place) -> HttpResponse:
-    mark_all_read(place.client)
+    mark_all_read(place.client, read_id(place.request.POST.get("until", "")))
     return place.to("monitoring-alerts")
 
 
