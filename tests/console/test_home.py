@@ -66,6 +66,15 @@ def test_own_cases_are_told_apart(officer, api):
 
     assert needs(officer) == ["1 report needs a decision 1 is assigned to you"]
 
+    other = create_case(api, "22222222")
+    make_overdue(report)
+    assert needs(officer) == [
+        "1 decision is overdue Wanjiku Kamau · 1 h late",
+        "1 report needs a decision",
+    ]
+    Case.objects.filter(pk=other).update(assignee=officer.member)
+    assert "1 is assigned to you" in needs(officer)[1]
+
 
 def test_failed_deliveries_name_the_receiver_and_since_when(
     owner, viewer, officer, api

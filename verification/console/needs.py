@@ -103,12 +103,14 @@ def _cases(place: Place, figures: Figures) -> Iterator[Need]:
             about=first.report,
             due_at=first.due_at,
         )
-    rest = waiting.waiting - waiting.late
+    own = cases.filter(assignee=place.member)
     if waiting.waiting > MOST:
         # The count has stopped, so the rest may be more than the difference.
         rest = waiting.waiting
+    else:
+        rest, own = waiting.waiting - waiting.late, own.exclude(due_at__lt=now())
     if rest > 0:
-        mine = cases.filter(assignee=place.member)[: MOST + 1].count()
+        mine = own[: MOST + 1].count()
         yield Need(
             WAIT if mine else INFO,
             "gavel",
