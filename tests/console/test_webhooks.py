@@ -49,6 +49,15 @@ INVALID = [
 ]
 
 
+def test_saved_webhook_promises_events_only_if_it_gets_some(owner):
+    promise = ["Events go to this address from now on."]
+
+    assert owner.messages_after("webhooks-configure", HOOK) == promise
+    for change in ({"enabled": ""}, {"enabled_events": []}):
+        said = owner.messages_after("webhooks-configure", {**HOOK, **change})
+        assert said == ["Saved."], change
+
+
 def test_invalid_webhook_is_refused(owner):
     for wrong in INVALID:
         html = owner.post("webhooks-configure", {**HOOK, **wrong}).content.decode()

@@ -172,7 +172,9 @@ def configure(place: Place) -> HttpResponse:
     except configuration.SecretRequired:
         form.add_error("secret", INVALID_SECRET)
         return place.render("webhooks/configure", {"form": form, "is_new": True})
-    return place.to("webhooks", success=_("Events go to this address from now on."))
+    is_on = changed.enabled and changed.enabled_events
+    done = _("Events go to this address from now on.") if is_on else _("Saved.")
+    return place.to("webhooks", success=done)
 
 
 @member_required(Permission.MANAGE_WEBHOOKS)
