@@ -13,7 +13,7 @@ from tests.notifications.messages import ADDRESS, LINK, email_message, enqueue
 from tests.world.clients import Api
 from tests.world.clock import let_time_pass
 from tests.world.logs import LogLines
-from tests.world.threads import run_at_once
+from tests.world.threads import run_at_once, uncommitted
 from verification.db.bulk_insert import insert
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
@@ -206,6 +206,23 @@ def test_message_is_retried_when_the_server_is_down(
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("SENT", "")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_messages_wait_for_the_mail_server_beside_one_that_is_cancelled(
+    settings: Any, mail_server: MailServer
+):
+    cancelled = enqueue(email_message("consent:1:1"))
+    waiting = enqueue(email_message("consent:2:1"), email_message("consent:3:1"))
+    settings.EMAIL_PORT = 1
+
+    with uncommitted(lambda: cancel("consent:1:1")):
+        send_due_notifications()
+
+    cancelled.refresh_from_db()
+    waiting.refresh_from_db()
+    assert cancelled.status == "CANCELLED"
+    assert (waiting.status, waiting.error) == ("PENDING", "UNREACHABLE")
 
 
 @pytest.mark.parametrize(

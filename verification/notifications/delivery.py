@@ -16,6 +16,7 @@ from email.utils import parseaddr
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives, get_connection
+from django.db import transaction
 from django.db.models import Min, Q, QuerySet
 from django.db.models.functions import Now
 
@@ -124,12 +125,19 @@ def _rest(notification: Notification) -> timedelta:
     return min(max(waited, SHORTEST_REST), LONGEST_REST)
 
 
+@transaction.atomic
 def _postpone_emails(until: datetime) -> None:
-    """Let all due e-mails wait, later ones behind earlier ones."""
+    """Let all due e-mails wait, later ones behind earlier ones.
+
+    It waits for none that is being cancelled: that would deadlock if there are several.
+    """
     due = Notification.objects.filter(
         channel=Channel.EMAIL, next_attempt_at__lte=Now(), leased_until=None
     )
-    due.update(next_attempt_at=until, error=NotificationError.UNREACHABLE)
+    free = due.select_for_update(no_key=True, skip_locked=True).values("pk")
+    Notification.objects.filter(pk__in=free).update(
+        next_attempt_at=until, error=NotificationError.UNREACHABLE
+    )
 
 
 def claim() -> Notification | None:
