@@ -77,6 +77,7 @@ def database_url(user: str, name: str) -> str:
         ("jobs", {"STAFF_IDLE_MINUTES": "9999999999"}, '"STAFF_IDLE_MINUTES" invalid'),
         ("jobs", {"EXPECTED_STANDBYS": "-1"}, '"EXPECTED_STANDBYS" invalid'),
         ("jobs", {"LOG_LEVEL": "loud"}, '"LOG_LEVEL" invalid: Not a valid log level'),
+        ("jobs", {"REDIS_URL": "cache:6379"}, "REDIS_URL must begin with redis://"),
         ("jobs", {"OUTBOUND_PROXY": "proxy.bank:3128"}, "must be http://host:port"),
         ("jobs", {"OUTBOUND_CA_FILE": "/dev/null"}, "must be a file of certificates"),
         (

@@ -263,6 +263,10 @@ if env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "") and (_refusal := missing_extra("ot
 REDIS_URL = env.str("REDIS_URL", "")
 if REDIS_URL and (_refusal := missing_extra("redis")):
     raise ImproperlyConfigured(_refusal)
+if REDIS_URL and not REDIS_URL.startswith(("redis://", "rediss://", "unix://")):
+    raise ImproperlyConfigured(
+        "REDIS_URL must begin with redis://, rediss:// or unix://."
+    )
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
