@@ -148,6 +148,7 @@ def test_another_user_neither_joins_nor_opens_an_account(client, page):
     assert not User.objects.filter(email="grace@people.test").exists()
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_forms_of_an_address_are_limited(client, page):
     answers = [client.post(page, {}).status_code for _ in range(11)]
 

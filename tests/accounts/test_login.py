@@ -440,6 +440,7 @@ def test_mails_are_queued_and_not_sent_in_the_request(client, mailoutbox):
     assert Notification.objects.get().status == "PENDING"
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_rate_limit_counts_each_form_separately(client):
     for number in range(11):
         log_in(client, f"nobody{number}@people.test", "not the password")

@@ -582,6 +582,7 @@ def test_closing_needs_the_password(owner):
     assert not Workspace.objects.get().is_suspended
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_password_cannot_be_guessed_by_closing(owner):
     for _ in range(5):
         owner.post("settings-close", {"password": "wrong"})

@@ -189,6 +189,7 @@ def test_locked_link_does_not_deny_the_checks_of_a_granted_consent(api, ask):
     assert "Nothing was checked" not in page
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_network_with_too_many_tries_waits(ask, settings):
     visitor = ask()
     visitor.open()

@@ -219,6 +219,7 @@ def test_test_event_is_always_delivered(api: Api):
     assert is_woken()
 
 
+@pytest.mark.usefixtures("new_minute")
 def test_sixth_test_event_in_a_minute_is_refused(api: Api, live_api: Api):
     configure_receiver(api.workspace)
     configure_receiver(live_api.workspace, environment="production")
