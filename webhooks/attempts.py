@@ -242,7 +242,7 @@ def release_claims(claims: Sequence[Claim], seconds: float) -> None:
 
 
 def _postpone(claims: Sequence[Claim], seconds: float, *, is_leased: bool) -> None:
-    # Sorted, as in `_record_deliveries`.
+    # Sorted, as in `_record`.
     rows = sorted((c.event.pk, c.fence) for c in claims)
     ids, fences = [pk for pk, _ in rows], [fence for _, fence in rows]
     with connection.cursor() as cursor:
@@ -262,7 +262,7 @@ def schedule_next_run() -> None:
 
 
 def record_attempts(ended: Sequence[EndedAttempt]) -> None:
-    """Record the attempts together, or one by one if that fails.
+    """Record the attempts in one transaction, or one by one if that fails.
 
     A delivery whose attempt is not recorded is sent again when its lease ends.
     """
@@ -271,22 +271,9 @@ def record_attempts(ended: Sequence[EndedAttempt]) -> None:
     )
 
 
+@transaction.atomic
 def _record(ended: Sequence[EndedAttempt]) -> None:
     at = now()
-    recorded = _record_deliveries(ended, at)
-    # Not with the deliveries: their locks are gone before this waits for the removal of
-    # a configuration, which locks it before deliveries that came meanwhile.
-    with transaction.atomic():
-        health.record_answers(
-            [(claimed.configuration, answer) for claimed, _, answer in recorded], at
-        )
-
-
-@transaction.atomic
-def _record_deliveries(
-    ended: Sequence[EndedAttempt], at: datetime
-) -> list[EndedAttempt]:
-    """Record the attempts; return those whose delivery no other sender has claimed."""
     rows = [
         (claimed.event.pk, claimed.fence, *_outcome(claimed, answer, at))
         for claimed, _, answer in ended
@@ -296,9 +283,13 @@ def _record_deliveries(
     with connection.cursor() as cursor:
         cursor.execute(RECORD, [at, *map(list, zip(*rows, strict=True))])
         updated = set(cursor.fetchall())
+    # The others are claimed by another sender.
     recorded = [one for one in ended if (one[0].event.pk, one[0].fence) in updated]
     insert(Rows(Attempt, [_attempt_row(*one) for one in recorded]))
-    return recorded
+    # Last, because the configuration's row stays locked until the commit.
+    health.record_answers(
+        [(claimed.configuration, answer) for claimed, _, answer in recorded], at
+    )
 
 
 def _outcome(

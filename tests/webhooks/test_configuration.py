@@ -24,10 +24,8 @@ from tests.world.threads import (
 )
 from tests.world.waiting import until
 from verification.jobs.models import Job
-from webhooks.attempts import claim, record_attempts
 from webhooks.configuration import NotConfigured, SecretRequired, configure, remove
-from webhooks.models import Attempt, Configuration, Delivery
-from webhooks.sender import Answer
+from webhooks.models import Configuration, Delivery
 
 ANOTHER = "another-secret-of-16"
 
@@ -219,29 +217,6 @@ def test_event_is_recorded_during_a_removal(transactional_db, api: Api):
 
     delivery = Delivery.objects.get()
     assert (delivery.status, delivery.configuration_id) == ("FAILED", None)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_sender_that_records_during_a_removal_ends(transactional_db, api: Api):
-    configure_receiver(api.workspace)
-    rows = Delivery.objects.select_for_update(no_key=True)
-    failed = Answer(500, "", "", 3, None)
-
-    with ExitStack() as held:
-        with uncommitted(lambda: record_delivery(api)):
-            # It waits for the event, which needs the configuration.
-            removal = start_and_block(lambda: remove(api.workspace.pk, "sandbox"))
-            _, last = sorted(record_events(api.workspace, 2))
-            claims = [(one, now(), failed) for one in claim(2)]
-            held.enter_context(uncommitted(lambda: rows.get(pk=last)))
-            sender = start_and_block(lambda: record_attempts(claims))
-        # The removal has the configuration, and waits for the sender.
-        event = start_and_block(lambda: record_events(api.workspace))
-
-    for action in (removal, sender, event):
-        action.result(SECONDS)
-    assert not Configuration.objects.exists()
-    assert Attempt.objects.count() == 2
 
 
 @pytest.mark.django_db(transaction=True)
