@@ -117,12 +117,20 @@ CLAIM = claim_sql(
     returning="due.event_id AS id, due.name, due.created_at, due.payload, "
     "configuration_id, fence, failures, attempts, simulated_answer",
 )
+# The rows are locked in the order of all who lock several.
 POSTPONE = """
-WITH due AS (SELECT statement_timestamp() + %s * interval '1 second' AS at)
+WITH due AS (SELECT statement_timestamp() + %s * interval '1 second' AS at),
+own AS MATERIALIZED (
+    SELECT d.event_id
+    FROM webhooks_delivery d
+    JOIN unnest(%s::uuid[], %s::int[]) AS u(id, fence)
+        ON d.event_id = u.id AND d.fence = u.fence
+    WHERE d.leased_until IS NOT NULL
+    ORDER BY d.event_id FOR NO KEY UPDATE OF d
+)
 UPDATE webhooks_delivery d
 SET next_attempt_at = due.at, leased_until = CASE WHEN %s THEN due.at END
-FROM due, unnest(%s::uuid[], %s::int[]) AS u(id, fence)
-WHERE d.event_id = u.id AND d.fence = u.fence AND d.leased_until IS NOT NULL
+FROM due, own WHERE d.event_id = own.event_id
 """
 NEXT_DUE = f"""
 {WAITING}
@@ -242,11 +250,9 @@ def release_claims(claims: Sequence[Claim], seconds: float) -> None:
 
 
 def _postpone(claims: Sequence[Claim], seconds: float, *, is_leased: bool) -> None:
-    # Sorted, as in `_record`.
-    rows = sorted((c.event.pk, c.fence) for c in claims)
-    ids, fences = [pk for pk, _ in rows], [fence for _, fence in rows]
+    ids, fences = [c.event.pk for c in claims], [c.fence for c in claims]
     with connection.cursor() as cursor:
-        cursor.execute(POSTPONE, [seconds, is_leased, ids, fences])
+        cursor.execute(POSTPONE, [seconds, ids, fences, is_leased])
 
 
 def schedule_next_run() -> None:

@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, Api, error_codes, person
 from tests.world.rules import create_rule, store_rule
 from tests.world.subject import EVIDENCE
 from tests.world.threads import SECONDS, start_and_block, uncommitted
-from verification.checks.due_checks import Claim, claim
 from verification.checks.models import CheckResult
-from verification.checks.results import Retry, record_outcomes
 from verification.consents.models import Consent
 from verification.consents.subject_decisions import grant
 from verification.privacy.models import Origin
@@ -109,26 +106,15 @@ def test_withdrawal_locks_earlier_runs_before_its_report(api: Api):
     assert set(Report.objects.values_list("status", flat=True)) == {"CANCELLED"}
 
 
-def objects(made: dict[str, Any], claims: list[Claim]) -> None:
-    object_to(made["id"])
-
-
-def puts_off(made: dict[str, Any], claims: list[Claim]) -> None:
-    latest_first = sorted(claims, key=lambda one: one.result_id, reverse=True)
-    record_outcomes([(one, Retry(now(), tries=1)) for one in latest_first], {})
-
-
-@pytest.mark.parametrize("act", [objects, puts_off])
-def test_results_are_locked_in_one_order(api: Api, act: Any):
+def test_objection_locks_results_by_their_ids(api: Api):
     made = api.create(person())
-    claims = claim(10)
-    first, *_, last = sorted(one.result_id for one in claims)
+    first, *_, last = CheckResult.objects.order_by("pk").values_list("pk", flat=True)
     # A write moves the row to the end of the table.
     CheckResult.objects.filter(pk=first).update(tries=0)
     rows = CheckResult.objects.select_for_update(nowait=True)
 
     with uncommitted(lambda: rows.get(pk=first)):
-        acting = start_and_block(lambda: act(made, claims))
+        acting = start_and_block(lambda: object_to(made["id"]))
         with transaction.atomic():
             rows.get(pk=last)
 

@@ -219,7 +219,8 @@ def _lock(report_ids: set[UUID]) -> dict[UUID, Report]:
 def _update(ended: Sequence[EndedCheck], at: datetime) -> dict[tuple[UUID, int], Any]:
     """Write the results whose fence is current; return their prices by claim key."""
     rows = [_result_row(claimed, outcome, at) for claimed, outcome in ended]
-    # Sorted, as an objection may lock the same results at this moment.
+    # Sorted, as an objection may lock the same results at this moment. PostgreSQL
+    # follows this order where the table is large.
     rows.sort(key=lambda row: row.id)
     with connection.cursor() as cursor:
         cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
