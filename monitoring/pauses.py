@@ -103,7 +103,7 @@ def pause_for_withdrawal(
 
 def stoppable_runs(rule_ids: Collection[UUID], run_ids: Collection[UUID]) -> Q:
     """Return the condition for reports that `pause_for_withdrawal` locks."""
-    # Also reports that ended: a retry that holds the lock makes a run current.
+    # A retry that holds the lock makes an ended run current: it is locked, too.
     open_checks = CheckResult.objects.filter(
         Q(status=ResultStatus.FAILED) | Q(disputed_at__isnull=False),
         report=OuterRef("pk"),

@@ -52,7 +52,7 @@ def test_invited_person_chooses_a_password_and_is_in(client, workspace, page):
     assert client.get(answer["Location"]).status_code == 200
     assert (member.role, member.user.first_name) == ("OFFICER", "Grace Wambui")
     assert EmailAddress.objects.get(user=member.user).verified
-    # Nobody gets a workspace of their own, and nothing is mailed but the invitation.
+    # The person gets no other workspace and no other mail.
     assert Workspace.objects.count() == 1
     assert [one.kind for one in Notification.objects.all()] == ["INVITATION"]
     later = Client()

@@ -268,7 +268,7 @@ def test_what_all_rows_lack_is_said_once_and_leads_to_its_form(sender):
     page = sender.send(people(), **lacking)
 
     assert re.search(r'<li><a href="[^"]*again=[^"]*">Purpose: Fill this in', page)
-    # No cell is wrong, so the page sends nobody to the cells.
+    # All cells are right, so the page has no link to them.
     assert "The order has errors" in page
     assert "Correct the cells" not in page
     assert faults(page) == [

@@ -278,44 +278,39 @@ def test_refused_person_reads_why_and_sees_nothing_more(
     assert len(thief.get("my-data.json").json()["reports"]) == 1
 
 
-def test_person_does_not_learn_that_there_are_no_further_reports(
-    live_ask: Any, paying_api: Api
-):
-    visitor = live_ask(subject={"email": EMAIL})
+@pytest.fixture
+def asking(live_ask: Any, paying_api: Api) -> Visitor:
+    """A person who asked for further reports, of which there are none."""
+    visitor: Visitor = live_ask(subject={"email": EMAIL})
     visitor.prove()
     visitor.grant()
     visitor.prove("data/")
-
     visitor.post("others")
+    return visitor
 
+
+def test_person_does_not_learn_that_there_are_no_further_reports(asking: Visitor):
     asked = SubjectRequest.objects.get(proved_address__isnull=False)
     assert asked.outcome == "NOTHING_FOUND"
-    assert f"(number {asked.number})" in visitor.text("others")
-    assert "Ask for these reports" not in visitor.text("others")
+    assert f"(number {asked.number})" in asking.text("others")
+    assert "Ask for these reports" not in asking.text("others")
     # A request that waits for the client takes no second one, either.
-    visitor.post("others")
-    assert f"(number {asked.number})" in visitor.text("others")
+    asking.post("others")
+    assert f"(number {asked.number})" in asking.text("others")
 
 
-def test_person_asks_again_for_further_reports_after_the_deadline(
-    live_ask: Any, paying_api: Api
-):
-    visitor = live_ask(subject={"email": EMAIL})
-    visitor.prove()
-    visitor.grant()
-    visitor.prove("data/")
-    visitor.post("others")
+def test_person_asks_again_for_further_reports_after_the_deadline(asking: Visitor):
     first = SubjectRequest.objects.get(proved_address__isnull=False)
     SubjectRequest.objects.update(
         received_at=first.received_at - timedelta(days=8),
         due_at=first.due_at - timedelta(days=8),
     )
 
-    assert "Ask for these reports" in visitor.text("others")
-    visitor.post("others")
+    assert "Ask for these reports" in asking.text("others")
+    asking.post("others")
 
-    assert f"(number {first.number})" not in visitor.text("others")
-    assert "Ask for these reports" not in visitor.text("others")
+    assert f"(number {first.number})" not in asking.text("others")
+    assert "Ask for these reports" not in asking.text("others")
 
 
 def test_page_says_that_a_report_with_another_number_is_not_shown(

@@ -76,7 +76,7 @@ SEEN = f"""() => new Promise(done => {{
 LARGE, USUAL = (
     {"fontSizes": {"standard": size, "fixed": size * 13 // 16}} for size in (32, 16)
 )
-# Elements that reach beyond the screen, without those that scroll or hide in another.
+# Elements beyond the edge of the screen, but for those that another scrolls or hides.
 WIDEST = """() => [...document.querySelectorAll('body *')].filter(e => {
     if (e.getBoundingClientRect().right <= document.documentElement.clientWidth + 1)
         return false
@@ -162,7 +162,7 @@ AXE = """options => axe.run(document, options).then(found => found.violations.ma
         one.nodes[0].failureSummary].join(' | ')))"""
 CONTRAST = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
 RULES = {**WCAG, "rules": {"color-contrast": {"enabled": False}}}
-# How the elements of a page stand together
+# Rules about the relations between elements of a page
 OF_PAGES = {
     **CONTRAST,
     "runOnly": [

@@ -35,7 +35,7 @@ DRAIN_SECONDS, PROBE_SECONDS = 5, 2
 
 
 class Orders(threading.Thread):
-    """A client that orders by way of a proxy, and repeats what it answers 503."""
+    """A client that orders through a proxy, and repeats each order answered by 503."""
 
     def __init__(self, proxy: WebProxy, key: str) -> None:
         super().__init__(daemon=True)

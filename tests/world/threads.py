@@ -18,7 +18,7 @@ def run_at_once(
 ) -> list[Any]:
     """Return each thread's result or exception.
 
-    With `connected`, no thread starts before all have their connections.
+    `connected` lets no thread start before all have their connections.
     """
     ready = threading.Barrier(times)
 

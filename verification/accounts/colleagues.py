@@ -170,8 +170,8 @@ def accept_invitation(user: User, password: str) -> None:
 def deactivate(user: User, *, by: User) -> None:
     """End the access of a colleague. Raises StaffChangeRefused.
 
-    The database voids the password of an inactive user (`accounts_void_password`). The
-    sessions of a user without one, whom an identity provider logs in, would come back.
+    The database voids the password of an inactive user (`accounts_void_password`). A
+    user of an identity provider has none: this ends their sessions for good.
     """
     require_another_superuser(user, by=by)
     withdraw_invitation(user)

@@ -238,7 +238,7 @@ def _tell(
     news: dict[str, bool],
     at: datetime,
 ) -> None:
-    """Write what has become of a decline to the person who got its notice."""
+    """Write the news of a decline to the person who got its notice."""
     if not (link := _link_of(report, at)):
         return
     context = {**report.workspace.requester.message_context, "link": link, **news}

@@ -70,7 +70,7 @@ def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, 
 
 
 def _state_of(decision: Decision) -> str:
-    """Return what has become of the decline; "" if it counts."""
+    """Return the present state of the decline; "" if it counts."""
     if later := successor_of(decision):
         is_approved = later.status == DecisionStatus.APPROVED
         return "APPROVED" if is_approved else "REPLACED"

@@ -100,7 +100,7 @@ def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
     reports = [report for report in locked if report.restricted_at is None]
     at, ids = now(), [report.pk for report in reports]
     Report.objects.filter(pk__in=ids).update(restricted_at=at, updated_at=at)
-    # In the order in which the engine locks those that have no answer yet.
+    # The engine locks results by their ids, too.
     results = CheckResult.every.select_for_update(no_key=True).order_by("pk")
     theirs = results.filter(report__in=ids).values("pk")
     # A result without a question is never reused.
