@@ -11,7 +11,7 @@ import pytest
 
 from tests.service.conftest import Client
 from tests.world.clients import person
-from tests.world.database import fill_as_migrated
+from tests.world.database import dump_as_migrated
 from tests.world.machines import (
     DatabaseServer,
     Host,
@@ -48,6 +48,8 @@ def clock() -> Iterator[Path]:
 def host(database_server: None, clock: Path) -> Iterator[Host]:
     """Start a service whose database has the clock of the test."""
     with ExitStack() as exits:
+        dump = clock.parent / "migrated.sql"
+        dump_as_migrated(dump)
         network = exits.enter_context(Network())
         server = DatabaseServer(network.add(), database_folder(clock.parent, "primary"))
         server.environment = {
@@ -63,7 +65,7 @@ def host(database_server: None, clock: Path) -> Iterator[Host]:
         host = Host(network.add(), clock.parent, server.url)
         exits.callback(host.kill_web)
         exits.callback(host.kill_jobs)
-        fill_as_migrated(server.url)
+        server.fill(dump)
         host.manage("setup_checks")
         host.manage("setup_schedules")
         host.start()

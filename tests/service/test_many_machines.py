@@ -23,7 +23,7 @@ from tests.fakes.smile_id import KEY, PARTNER, FakeSmileId
 from tests.service.conftest import Client
 from tests.service.test_paid_calls import assert_nothing_was_paid_twice
 from tests.world.clients import person
-from tests.world.database import fill_as_migrated
+from tests.world.database import dump_as_migrated
 from tests.world.machines import (
     PORT,
     DatabaseServer,
@@ -75,6 +75,8 @@ class Machines:
     """The machines of this test, and the sources, which count their requests."""
 
     def __init__(self, folder: Path, exits: ExitStack) -> None:
+        dump = folder / "migrated.sql"
+        dump_as_migrated(dump)
         network = exits.enter_context(Network())
         self.primary, self.standby = (
             DatabaseServer(network.add(), database_folder(folder, name))
@@ -109,7 +111,7 @@ class Machines:
                 SOURCE_DEV_HOSTS=f"{self.smile_id.host},{self.metropol.host}",
             )
         first = self.hosts[0]
-        fill_as_migrated(self.primary.url)
+        self.primary.fill(dump)
         first.manage("setup_checks")
         first.manage("setup_schedules")
         # From here on the primary acknowledges only what the standby has.

@@ -103,20 +103,13 @@ def create_database(name: str) -> None:
         server.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
 
 
-def fill_as_migrated(url: str) -> None:
-    """Fill an empty database of another server, in a tenth of the time of `migrate`.
-
-    The tests' own server has to run.
-    """
-    name, programs = f"copied_{os.getpid()}", embedded.programs()
+def dump_as_migrated(path: Path) -> None:
+    """Write a dump of a migrated database: to read it takes a tenth of `migrate`."""
+    name = f"dumped_{os.getpid()}"
     create_database(name)
-    dump = [programs / "pg_dump", "--no-owner", database_url(name)]
-    fill = [programs / "psql", "--quiet", "--set=ON_ERROR_STOP=1", url]
-    with subprocess.Popen(dump, stdout=subprocess.PIPE) as dumping:
-        subprocess.run(
-            fill, stdin=dumping.stdout, stdout=subprocess.DEVNULL, check=True
-        )
-    assert dumping.returncode == 0
+    program = embedded.programs() / "pg_dump"
+    dump = [program, "--no-owner", f"--file={path}", database_url(name)]
+    subprocess.run(dump, check=True)
     drop_database(name)
 
 

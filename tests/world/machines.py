@@ -1,4 +1,4 @@
-"""Machines of a test: network namespaces on a bridge that only this test uses.
+"""Machines of a test: network namespaces on a bridge that only this test has.
 
     with Network() as network:
         machine = network.add()               # machine.address
@@ -8,8 +8,13 @@
 
 `Host` is a machine with web server and jobs, `DatabaseServer` one with PostgreSQL. The
 test itself is at `network.address`. All of it needs root and the command `ip`.
+
+The bridge is in a network namespace of its own, which the test's thread enters, because
+browsers of other tests break off what they load when a network beside them changes.
+Until the network ends, the thread reaches the tests' own server by Unix sockets alone.
 """
 
+import ctypes
 import os
 import shlex
 import shutil
@@ -27,6 +32,8 @@ from verification.db import embedded
 from verification.settings.connections import primary_url
 
 PORT = 5432
+# Of <sched.h>; `os.setns` comes with Python 3.12.
+CLONE_NEWNET = 0x40000000
 READY_SECONDS = 90
 SETTINGS = {
     "listen_addresses": "*",
@@ -65,15 +72,24 @@ class Network:
         self._machines: list[Machine] = []
 
     def __enter__(self) -> Self:
-        _ip("link", "add", self._name, "type", "bridge")
-        _ip("addr", "add", f"{self.address}/24", "dev", self._name)
-        _ip("link", "set", self._name, "up")
+        name = self._name
+        _ip("netns", "add", name)
+        _ip("-n", name, "link", "set", "lo", "up")
+        _ip("-n", name, "link", "add", name, "type", "bridge")
+        _ip("-n", name, "addr", "add", f"{self.address}/24", "dev", name)
+        _ip("-n", name, "link", "set", name, "up")
+        self._outside = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        inside = os.open(f"/run/netns/{name}", os.O_RDONLY)
+        _enter_namespace(inside)
+        os.close(inside)
         return self
 
     def __exit__(self, *exc: object) -> None:
         for machine in self._machines:
             machine.close()
-        _ip("link", "del", self._name)
+        _enter_namespace(self._outside)
+        os.close(self._outside)
+        _ip("netns", "del", self._name)
 
     def add(self) -> "Machine":
         number = len(self._machines) + 2
@@ -167,6 +183,10 @@ class DatabaseServer:
         with (self.folder / "pg_hba.conf").open("a") as rules:
             rules.write(ALLOWED)
 
+    def fill(self, dump: Path) -> None:
+        stop = "--set=ON_ERROR_STOP=1"
+        self._run("psql", "--quiet", stop, f"--file={dump}", self.url)
+
     def copy(self, primary: "DatabaseServer") -> None:
         """Become a standby of the primary server, with the name `standby`."""
         source = f"{primary.url}?application_name=standby"
@@ -249,6 +269,13 @@ def database_folder(parent: Path, name: str) -> Path:
     folder.mkdir(mode=0o700)
     os.chown(folder, *embedded.server_ids())
     return folder
+
+
+def _enter_namespace(descriptor: int) -> None:
+    """Move this thread, and what it starts from now on, to a network namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def _ip(*arguments: str, check: bool = True) -> bool:
