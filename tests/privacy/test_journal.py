@@ -20,7 +20,14 @@ from tests.fakes.buckets import FakeBucket
 from tests.fakes.buckets import bucket as bucket
 from tests.fakes.buckets import in_bucket as in_bucket
 from tests.files.samples import pdf
-from tests.world.clients import Api, erase, person, request_erasure
+from tests.world.clients import (
+    ATTESTED,
+    HOSTED,
+    Api,
+    erase,
+    person,
+    request_erasure,
+)
 from tests.world.corrections import (
     MISTYPED,
     REASON,
@@ -29,22 +36,34 @@ from tests.world.corrections import (
     dispute,
     reviewer,
 )
-from tests.world.rules import create_rule
+from tests.world.rules import create_rule, rule_status, store_rule
+from tests.world.subject import EVIDENCE
 from verification.backups.archive import (
     BackupError,
     copy_documents,
     restore_documents,
 )
 from verification.checks.models import CheckResult
+from verification.consents.models import Consent, ConsentRecord
+from verification.consents.subject_decisions import grant
 from verification.files.storage import store
+from verification.jobs.models import Job
 from verification.privacy import erasure as erasures
 from verification.privacy import journal
 from verification.privacy.corrections import correct, rerun, take, withdraw
 from verification.privacy.erasure import erase_person
 from verification.privacy.holds import hold, release
-from verification.privacy.models import Correction, Erasure, RetentionRun
+from verification.privacy.models import (
+    Correction,
+    Erasure,
+    RetentionRun,
+    SubjectRequest,
+)
+from verification.privacy.objections import write_objection
 from verification.privacy.replay import replay_unknown
 from verification.privacy.retention import erase_expired_reports
+from verification.privacy.withdrawals import withdraw as withdraw_consent
+from verification.privacy.withdrawals import write_withdrawal
 from verification.reports.models import Report
 from workspaces.models import Workspace
 
@@ -61,6 +80,13 @@ def replay() -> str:
     out = io.StringIO()
     call_command("replay_erasures", stdout=out)
     return out.getvalue()
+
+
+def write_stops() -> None:
+    """Run the jobs that wait to write files of withdrawals and objections."""
+    for write in (write_withdrawal, write_objection):
+        for job in Job.objects.filter(function__endswith=f".{write.__name__}"):
+            write(*job.arguments)
 
 
 def files(documents: Path) -> list[Path]:
@@ -277,6 +303,74 @@ def test_file_is_written_before_the_first_row_is_erased(
     assert api.report(ended)["erasedAt"] is None
     (file,) = files(documents)
     assert json.loads(file.read_bytes())["reports"] == [ended]
+
+
+def test_withdrawal_since_the_backup_is_repeated(api: Api, documents: Path):
+    item = {**person(), "checksRequested": ["IDENTITY"], "consent": HOSTED}
+    consent = Consent.objects.get(report=api.create(item)["id"])
+    grant(consent.pk, consent.generation, EVIDENCE)
+    rule = store_rule(api, "IDENTITY")
+    before = api.report(str(consent.report_id))["status"]
+    with restored():
+        withdraw_consent(consent.pk, consent.generation, EVIDENCE, "Wanjiku's reason")
+        write_stops()
+        # This database knows it.
+        assert replay() == "0 files of the journal replayed.\n"
+    assert (before, rule_status(rule)) == ("RUNNING", ("ACTIVE", ""))
+    (file,) = files(documents)
+    assert "Wanjiku" not in file.read_text()
+
+    assert replay() == "1 files of the journal replayed.\n"
+
+    assert api.report(str(consent.report_id))["status"] == "CANCELLED"
+    assert rule_status(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+    record = ConsentRecord.objects.get(decision="WITHDRAWN")
+    assert record.evidence["staff"] == "journal"
+    assert "after a restore" in record.evidence["reason"]
+    write_stops()
+    assert replay() == "0 files of the journal replayed.\n"
+    assert len(files(documents)) == 1
+
+
+def test_withdrawal_of_a_younger_report_pauses_older_rules(api: Api):
+    rule = store_rule(api, "IDENTITY")
+    with restored():
+        item = {**person(), "checksRequested": ["IDENTITY"], "consent": HOSTED}
+        consent = Consent.objects.get(report=api.create(item)["id"])
+        grant(consent.pk, consent.generation, EVIDENCE)
+        withdraw_consent(consent.pk, consent.generation, EVIDENCE, "")
+        write_stops()
+    assert rule_status(rule) == ("ACTIVE", "")
+
+    replay()
+
+    assert rule_status(rule) == ("PAUSED", "CONSENT_WITHDRAWN")
+    assert not ConsentRecord.objects.exists()
+
+
+def test_objection_since_the_backup_is_repeated(api: Api, ended: str, documents: Path):
+    rule = store_rule(api, "IDENTITY")
+    with restored():
+        later = api.create(person())["id"]
+        assert api.post(f"/reports/{later}/objection").status_code == 200
+        number = SubjectRequest.objects.get().number
+        write_stops()
+        assert replay() == "0 files of the journal replayed.\n"
+    assert api.report(ended)["restrictedAt"] is None
+    assert "Wanjiku" not in files(documents)[0].read_text()
+
+    assert replay() == "1 files of the journal replayed.\n"
+
+    assert api.report(ended)["restrictedAt"] is not None
+    assert rule_status(rule) == ("PAUSED", "OBJECTION")
+    request = SubjectRequest.objects.get()
+    assert (request.number, request.outcome) == (number, "DONE")
+    # An order needs a consent that was obtained after the objection.
+    attested = {**person(), "consent": ATTESTED}
+    assert api.post("/reports", {"reports": [attested]}).status_code == 400
+    write_stops()
+    assert replay() == "0 files of the journal replayed.\n"
+    assert len(files(documents)) == 1
 
 
 def test_files_name_nobody(api: Api, ended: str, documents: Path):

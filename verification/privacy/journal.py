@@ -1,8 +1,9 @@
-"""The journal of erasures, outside the database, so that no backup undoes them.
+"""The journal of erasures, withdrawals and objections: no backup undoes them.
 
-Django's storage `documents` holds it, in the folder `erasures`, by months. A file is
-written before the rows are erased, and stays for ever. It names ids, digests and times,
-and nobody. `replay` carries out what a restored database does not know.
+Django's storage `documents` holds it, in the folder `erasures`, by months. The file of
+an erasure is written before the rows are erased, the other ones soon after the commit.
+Files stay for ever. They name ids, digests and times, and nobody. `replay` carries out
+what a restored database does not know.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ from verification.privacy.models import (
     SubjectRequest,
 )
 from verification.privacy.requests import deadline
+from verification.reports.models import Report
 from verification.values.local_time import utc_text
 from verification.web.log import error_name
 
 FOLDER = "erasures"
 RETENTION = "retention-"
 SUFFIX = ".json"
+# The actor of what is carried out again
+ACTOR = "journal"
 BATCH_SIZE = 1_000
 
 
@@ -81,7 +85,7 @@ def restore_erasure(entry: dict[str, Any]) -> None:
             "subject_id": UUID(entry["subject"]),
             # Files of version 1.0.0 name one number only.
             "further_ids": list(map(UUID, entry.get("further", []))),
-            "requested_by": "journal",
+            "requested_by": ACTOR,
             "received_at": received_at,
             "due_at": deadline(RequestKind.ERASURE, received_at),
         },
@@ -139,6 +143,27 @@ def restore_run(entry: dict[str, Any]) -> RetentionRun:
         },
     )
     return run
+
+
+def write_stop(
+    kind: str, row_id: UUID, at: datetime, report: Report, **more: Any
+) -> None:
+    """Write the file of a withdrawal or an objection. No transaction is open."""
+    name = _name(at, f"{kind}-{row_id}")
+    write_file(
+        name,
+        {
+            kind: str(row_id),
+            "at": utc_text(at),
+            "workspace": str(report.workspace_id),
+            "environment": report.environment,
+            "report": str(report.pk),
+            # Version 1.0.0 leaves such a file out.
+            "scopes": [],
+            **more,
+        },
+    )
+    mark_known(name.removeprefix(f"{FOLDER}/"))
 
 
 def unknown_names() -> list[str]:

@@ -469,9 +469,9 @@ class SigningKey(models.Model):
 
 
 class JournalEntry(models.Model):
-    """A file of the journal that was replayed, or that version 1.0.0 has written.
+    """A file of the journal that this database knows.
 
-    Other files are known by the id of their erasure or run of the retention.
+    Files of erasures and of the retention's runs are known by the ids of their rows.
     """
 
     name = models.CharField(primary_key=True, max_length=100, editable=False)

@@ -9,6 +9,8 @@ payment. The client gets an event for each report.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -18,10 +20,12 @@ from monitoring.pauses import pause_for_objection
 from verification.checks.models import CheckResult
 from verification.decisions.cases import close_cases, reports_in_review
 from verification.decisions.decide import take_back_outdated
+from verification.jobs.queue import job, schedule_job
+from verification.privacy import journal
 from verification.privacy.erasure import ReportErased
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.people import Person, Proof
-from verification.privacy.requests import answer_request, open_request
+from verification.privacy.requests import answer_request, deadline, open_request
 from verification.privacy.rights_events import restricted_event
 from verification.privacy.withdrawals import STOPPABLE_STATUSES
 from verification.reports.ends import end_early
@@ -75,12 +79,56 @@ def object_to_use(
         further_ids=found.subject_ids - {report.subject_id},
         details={"reason": reason} if reason else None,
     )
-    # Rules come before the reports of their runs.
-    rules = [rule.pk for rule in found.rules]
-    runs = pause_for_objection(rules).values_list("pk", flat=True)
-    _restrict([*own, *runs], origin, requested_by)
+    stopped = [*own, *(rule.pk for rule in found.rules)]
+    _stop(stopped, origin, requested_by)
     answer_request(request, Outcome.DONE)
+    schedule_job(write_objection, request.pk, *stopped)
     return request
+
+
+@job
+def write_objection(request_id: str, *stopped: str) -> None:
+    """Write the journal's file; `stopped` are the person's reports and rules."""
+    request = SubjectRequest.objects.select_related("report").get(pk=request_id)
+    if request.report is None or request.subject_id is None:
+        raise ValueError("an objection names its report and its subject")
+    journal.write_stop(
+        "objection",
+        request.pk,
+        request.received_at,
+        request.report,
+        origin=request.origin,
+        subject=str(request.subject_id),
+        further=sorted(map(str, request.further_ids or [])),
+        stopped=stopped,
+    )
+
+
+@transaction.atomic
+def repeat(entry: dict[str, Any]) -> None:
+    """Enter an objection of the journal, and stop again what the backup brought back.
+
+    The request keeps its id and time. The report may be younger than the backup.
+    """
+    at, origin = datetime.fromisoformat(entry["at"]), Origin(entry["origin"])
+    SubjectRequest.objects.get_or_create(
+        pk=UUID(entry["objection"]),
+        defaults={
+            "kind": RequestKind.OBJECTION,
+            "origin": origin,
+            "workspace_id": UUID(entry["workspace"]),
+            "environment": entry["environment"],
+            "report": Report.objects.filter(pk=entry["report"]).first(),
+            "subject_id": UUID(entry["subject"]),
+            "further_ids": list(map(UUID, entry["further"])),
+            "requested_by": journal.ACTOR,
+            "received_at": at,
+            "due_at": deadline(RequestKind.OBJECTION, at),
+            "answered_at": at,
+            "outcome": Outcome.DONE,
+        },
+    )
+    _stop(list(map(UUID, entry["stopped"])), origin, journal.ACTOR)
 
 
 def _is_used(own: Sequence[UUID]) -> bool:
@@ -94,7 +142,11 @@ def _is_used(own: Sequence[UUID]) -> bool:
     return Report.objects.filter(used, pk__in=own).exists()
 
 
-def _restrict(own: Sequence[UUID], origin: Origin, by: str) -> None:
+def _stop(stopped: Sequence[UUID], origin: Origin, by: str) -> None:
+    """Pause these rules, and restrict these reports and those of the rules' runs."""
+    # Rules come before the reports of their runs.
+    runs = pause_for_objection(stopped).values_list("pk", flat=True)
+    own = [*stopped, *runs]
     # All of them before the first is cancelled, which locks the account.
     locked = list(locked_reports().filter(pk__in=own, erased_at=None).order_by("pk"))
     reports = [report for report in locked if report.restricted_at is None]

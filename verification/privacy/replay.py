@@ -1,4 +1,4 @@
-"""Replay the journal: erase again what a restored backup has brought back.
+"""Replay the journal: erase and stop again what a restored backup has brought back.
 
 A job does it every hour and at the start of a cluster, and `manage.py replay_erasures`
 at once. It skips files that the database knows, and finishes unfinished erasures.
@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from verification.jobs.queue import advisory_lock, beat, job
-from verification.privacy import journal
+from verification.privacy import journal, objections, withdrawals
 from verification.privacy.erasure import erase_person, finish_erasures
 from verification.privacy.retention import (
     Cutoff,
@@ -67,6 +67,10 @@ def _carry_out(name: str) -> None:
         if "erasure" in part:
             journal.restore_erasure(part)
             erase_person(part["erasure"])
+        elif "withdrawal" in part:
+            withdrawals.repeat(part)
+        elif "objection" in part:
+            objections.repeat(part)
         elif "retention" in part:
             _restore_days(workspace, part)
             finish_runs([journal.restore_run(part)])

@@ -6,7 +6,10 @@ just resumed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -16,12 +19,15 @@ from monitoring.models import locked_rules
 from monitoring.pauses import pause_for_withdrawal, stoppable_runs
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.subject_decisions import (
+    CONFIRMED_BY_STAFF,
     ConsentClosed,
     Evidence,
     checks_made,
     find_record,
     record_decision,
 )
+from verification.jobs.queue import job, schedule_job
+from verification.privacy import journal
 from verification.privacy.corrections import stop_reruns
 from verification.privacy.people import Found, Person
 from verification.reports.ends import end_early
@@ -37,6 +43,7 @@ from verification.reports.status import (
     record_note,
 )
 from verification.values.clock import now
+from verification.values.local_time import format_nairobi
 
 # Reports that a withdrawal or an objection ends.
 STOPPABLE_STATUSES = {
@@ -67,15 +74,52 @@ def withdraw(
     evidence = replace(evidence, made=checks_made(report))
     decision = ConsentRecord.Decision.WITHDRAWN
     record = record_decision(consent, report, decision, evidence, reason, at)
-    # The runs of rules are locked before the account.
-    for stopped in [report, *_pause_rules(report)]:
+    # The person has proved that this report is about them, and no more. A pause shows
+    # nothing and ends with a newer consent, so it reaches all rules that may be theirs.
+    rules, runs = _monitoring_of(report, Person.of(report).find())
+    # The runs of rules, also of deleted ones, are locked before the account.
+    for stopped in [report, *pause_for_withdrawal(rules, runs)]:
         stop_reruns(stopped)
     actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT_ACTOR
     if report.status in STOPPABLE_STATUSES and not report.is_ended:
         end_early(report, ReportStatus.CANCELLED, "consent withdrawn", actor, at)
     else:
         record_note(report, "consent withdrawn", actor, at)
+    if evidence.staff != journal.ACTOR:
+        schedule_job(write_withdrawal, record.pk, *rules, *runs)
     return record
+
+
+@job
+def write_withdrawal(record_id: str, *stopped: str) -> None:
+    """Write the journal's file; `stopped` are the rules and reports of rules."""
+    record = ConsentRecord.objects.select_related("report").get(pk=record_id)
+    journal.write_stop(
+        "withdrawal",
+        record.pk,
+        record.created_at,
+        record.report,
+        consent=str(record.consent_id),
+        stopped=stopped,
+    )
+
+
+def repeat(entry: dict[str, Any]) -> None:
+    """Withdraw again by a file of the journal, in a database that shows a grant.
+
+    The consent may be younger than the backup, the rules on the person older.
+    """
+    stopped = list(map(UUID, entry["stopped"]))
+    with transaction.atomic():
+        for run in pause_for_withdrawal(stopped, stopped):
+            stop_reruns(run)
+    granted = Consent.objects.filter(pk=entry["consent"], status=ConsentStatus.GRANTED)
+    for consent in granted:
+        at = format_nairobi(datetime.fromisoformat(entry["at"]))
+        evidence = Evidence(confirmed_by=CONFIRMED_BY_STAFF, staff=journal.ACTOR)
+        reason = f"Withdrawn on {at}, and again after a restore of the database."
+        with suppress(ConsentClosed):
+            withdraw(consent.pk, consent.generation, evidence, reason)
 
 
 def lock_in_order(report: Report) -> None:
@@ -87,18 +131,6 @@ def lock_in_order(report: Report) -> None:
     list(locked_rules().filter(pk__in=rules))
     stopped = Q(pk=report.pk) | stoppable_runs(rules, runs)
     list(locked_reports().filter(stopped).order_by("pk"))
-
-
-def _pause_rules(report: Report) -> list[Report]:
-    """Pause the rules on the person who withdraws the consent of this report.
-
-    Returns reports that rules, also deleted ones, made and that could run again.
-
-    The person has proved that this report is about them, and no more. A pause shows
-    nothing and ends with a newer consent, so it reaches all rules that may
-    be about them.
-    """
-    return pause_for_withdrawal(*_monitoring_of(report, Person.of(report).find()))
 
 
 def _monitoring_of(report: Report, found: Found) -> tuple[list[UUID], list[UUID]]:

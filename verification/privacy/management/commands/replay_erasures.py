@@ -1,4 +1,4 @@
-"""Erase again what a restored backup has brought back, by the journal."""
+"""Erase and stop again what a restored backup has brought back, by the journal."""
 
 from typing import Any
 
@@ -9,7 +9,10 @@ from verification.privacy.replay import replay
 
 
 class Command(BaseCommand):
-    help = "Erase again what a restored backup has brought back. Safe to run twice."
+    help = (
+        "Erase again, and stop again, what a restored backup has brought back."
+        " Safe to run twice."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
