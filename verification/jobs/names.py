@@ -80,6 +80,7 @@ class JobName(StrEnum):
     SWEEP_ERASURES = "verification.privacy.erasure.sweep_erasures", 1
     ANSWER_MY_DATA = "verification.privacy.my_data.answer_my_data"
     FILL_FURTHER_IDS = "verification.privacy.people.fill_further_ids", 5
+    WRITE_OBJECTION = "verification.privacy.objections.write_objection"
     REFRESH_STATISTICS = "verification.privacy.personal_data.refresh_statistics"
     REPLAY_UNKNOWN = "verification.privacy.replay.replay_unknown", 60
     ERASE_OLD_DETAILS = "verification.privacy.requests.erase_old_details", DAILY
@@ -87,6 +88,7 @@ class JobName(StrEnum):
     ERASE_EXPIRED_REPORTS = "verification.privacy.retention.erase_expired_reports", 60
     ANSWER_REVIEWS = "verification.privacy.reviews.answer_reviews"
     ERASE_UNDECIDED = "verification.privacy.staff_erasures.erase_undecided", DAILY
+    WRITE_WITHDRAWAL = "verification.privacy.withdrawals.write_withdrawal"
     REMIND_AND_EXPIRE_REFERENCES = (
         "verification.references.requests.remind_and_expire_references",
         10,
