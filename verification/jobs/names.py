@@ -79,8 +79,8 @@ class JobName(StrEnum):
     RESUME_ERASURES = "verification.privacy.erasure.resume_erasures", 1
     SWEEP_ERASURES = "verification.privacy.erasure.sweep_erasures", 1
     ANSWER_MY_DATA = "verification.privacy.my_data.answer_my_data"
-    FILL_FURTHER_IDS = "verification.privacy.people.fill_further_ids", 5
     WRITE_OBJECTION = "verification.privacy.objections.write_objection"
+    FILL_FURTHER_IDS = "verification.privacy.people.fill_further_ids", 5
     REFRESH_STATISTICS = "verification.privacy.personal_data.refresh_statistics"
     REPLAY_UNKNOWN = "verification.privacy.replay.replay_unknown", 60
     ERASE_OLD_DETAILS = "verification.privacy.requests.erase_old_details", DAILY
