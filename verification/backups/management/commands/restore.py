@@ -18,8 +18,8 @@ NAMED = 5
 class Command(BaseCommand):
     help = (
         "Restores a backup into an empty database and into the documents' folder or "
-        "bucket. Then it migrates to this version, erases again what was erased since "
-        "the backup, opens sealed values and audits the ledger."
+        "bucket. Then it migrates to this version, carries out the journal again, "
+        "opens sealed values and audits the ledger."
     )
     # The database has no tables yet.
     requires_migrations_checks = False
