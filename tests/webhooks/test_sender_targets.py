@@ -183,7 +183,7 @@ def test_requests_to_one_name_share_its_lookup(receiver):
 
 def test_slow_lookup_delays_no_other_name(receiver, settings):
     settings.WEBHOOK_DEV_HOSTS = frozenset({HOST, "slow.test"})
-    settings.WEBHOOK_TIMEOUT_SECONDS = 1
+    settings.WEBHOOK_TIMEOUT_SECONDS = 3
     go_on = threading.Event()
 
     async def lookup(host, port, **options):
@@ -196,4 +196,4 @@ def test_slow_lookup_delays_no_other_name(receiver, settings):
         go_on.set()
 
     assert (quick.error, slow.error) == ("", E.TIMED_OUT)
-    assert quick.duration_ms < 900 <= slow.duration_ms
+    assert quick.duration_ms < 2900 <= slow.duration_ms
