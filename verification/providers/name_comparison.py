@@ -119,6 +119,8 @@ SHORT_FORMS = {
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in"})
 # The characters that people and keyboards use as an apostrophe.
 APOSTROPHES = "'`\u00b4\u2018\u2019\u201b\u02b9\u02bb\u02bc\u02bd\u02c8\u2032\uff07"
+# "Abd al-Rahman" and "Abdur Rahman" are "Abdul Rahman".
+ABD = re.compile(r"\babd( [aeu][lr]|u[rs])?(?= )")
 # Letters that Unicode does not decompose into a letter and an accent.
 LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe"}
@@ -180,7 +182,10 @@ def compare_people(stated: str | None, given: str | None) -> Comparison | None:
     missing: omitted names, initials, masked letters, one slip. One name in common
     proves nothing: brothers have two.
     """
-    ours, theirs = person_words(stated or ""), person_words(given or "")
+    ours, theirs = (
+        ABD.sub("abdul", " ".join(person_words(name or ""))).split()
+        for name in (stated, given)
+    )
     # The register may mask the whole name.
     if not ours or not "".join(theirs).strip("*"):
         return None
