@@ -134,6 +134,7 @@ def _words(key: str) -> frozenset[str]:
 
 TITLES, PARTICLES = _words("titles"), _words("particles")
 HOME, PLACES, PARTS, TRADES = map(_words, ("home", "places", "parts", "trades"))
+TRADES |= {word[:-1] for word in TRADES if len(word) > 4 and word[-1] == "s"}
 LEGAL_FORMS = _words("legal_forms") | {"the", "and"}
 FILLERS = _words("fillers")
 
