@@ -89,6 +89,32 @@ def test_optional_secret_that_is_set_twice_is_refused(environment):
         optional_secret("EMAIL_URL")
 
 
+def test_blank_secret_is_refused(environment):
+    environment.setenv("STRIPE_SECRET_KEY", " ")
+
+    with pytest.raises(ImproperlyConfigured, match="STRIPE_SECRET_KEY is blank"):
+        optional_secret("STRIPE_SECRET_KEY")
+
+
+def test_secret_in_a_variable_may_end_its_line(environment):
+    environment.setenv("PAYSTACK_SECRET_KEY", "sk_live_1\n")
+    environment.setenv("SECRET_KEY", "signs with all of it\n")
+
+    assert optional_secret("PAYSTACK_SECRET_KEY") == "sk_live_1"
+    assert optional_secret("SECRET_KEY") == "signs with all of it\n"
+
+
+@pytest.mark.parametrize("form", ["", "_FILE", "_COMMAND"])
+def test_secret_with_an_invisible_character_is_refused(form, tmp_path, environment):
+    file = tmp_path / "secret"
+    file.write_text("\ufeff" + GIVEN["SECRET_KEY"])
+    given = {"": file.read_text(), "_FILE": str(file), "_COMMAND": f"cat {file}"}
+    environment.setenv(f"SECRET_KEY{form}", given[form])
+
+    with pytest.raises(ImproperlyConfigured, match=f"^SECRET_KEY{form} has an invis"):
+        optional_secret("SECRET_KEY")
+
+
 def test_empty_variable_leaves_the_secret_to_the_file(tmp_path, environment):
     (tmp_path / "secret").write_text("from the file")
     environment.setenv("EMAIL_URL", "")

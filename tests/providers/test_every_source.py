@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from environs import EnvError
 
 from tests.providers.inquiries import inquiry
 from verification.checks import apps
@@ -293,6 +295,50 @@ def test_account_of_smile_id_alone_uses_v1(env):
     env.update(CREDENTIALS["smile_id"])
 
     assert list(live_providers()) == ["smile_id"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SMILE_ID_URL", "api.smileidentity.com"),
+        ("METROPOL_URL", "api.metropol.co.ke:22225"),
+        ("KRA_URL", "https://api.kra.go.ke:99999"),
+        ("GLEIF_URL", "https://[::1"),
+        ("OPENSANCTIONS_URL", " "),
+        ("SMILE_ID_V3_POLICY_URL", "our page"),
+        ("SMILE_ID_PARTNER_ID", " "),
+        ("OUTBOUND_PRIVATE_HOSTS", "http://yente:8000"),
+        ("OUTBOUND_PRIVATE_HOSTS", "10.0.0.0/8"),
+        ("OUTBOUND_PRIVATE_HOSTS", "YENTE"),
+    ],
+)
+def test_setting_that_no_call_could_use_is_refused_by_name(env, name, value):
+    env[name] = value
+
+    with pytest.raises(ImproperlyConfigured, match=f"^{name} "):
+        live_providers()
+
+
+@pytest.mark.parametrize("days", ["0", "99999999999"])
+def test_age_of_lists_out_of_range_is_refused(env, days):
+    env["AML_LIST_DAYS"] = days
+
+    with pytest.raises(EnvError, match="AML_LIST_DAYS"):
+        live_providers()
+
+
+def test_empty_address_is_the_built_in_one(env):
+    env.update(CREDENTIALS["smile_id"] | {"SMILE_ID_URL": ""})
+
+    assert live_providers()["smile_id"][1]["url"] == "https://api.smileidentity.com"
+
+
+def test_private_hosts_may_follow_a_space(env):
+    env.update(CREDENTIALS["opensanctions"])
+    env["OUTBOUND_PRIVATE_HOSTS"] = "yente:8000, kyc.bank.internal"
+
+    _, options = live_providers()["opensanctions"]
+    assert options["opened"] == {"yente:8000", "kyc.bank.internal"}
 
 
 def test_private_hosts_are_opened_for_sources_one_by_one(env):

@@ -30,14 +30,17 @@ from verification.settings.connections import (
     count_processors,
     database_settings,
     document_storage,
+    host_name,
     mail_settings,
     mailbox,
+    one_line,
     outbound_proxy,
     own_certificate_file,
     primary_url,
     process_count,
     proxy_addresses,
     scanner_address,
+    web_address,
 )
 from verification.settings.providers import (
     credit_bureaus,
@@ -88,9 +91,9 @@ COMPRESS_SEALED_VALUES = env.bool("COMPRESS_SEALED_VALUES", False)
 LOOKUP_KEY = lookup_key(DATA_DIR, development=DEBUG)
 
 PORT = env.int("PORT", 8000)
-BASE_URL = env.str("BASE_URL", f"http://localhost:{PORT}").rstrip("/")
-SANDBOX_HOST = env.str("SANDBOX_HOST", "")
-PRODUCTION_HOST = env.str("PRODUCTION_HOST", "")
+BASE_URL = web_address("BASE_URL", f"http://localhost:{PORT}").rstrip("/")
+SANDBOX_HOST = host_name("SANDBOX_HOST")
+PRODUCTION_HOST = host_name("PRODUCTION_HOST")
 ALLOWED_HOSTS = env.list(
     "ALLOWED_HOSTS",
     ["*"]
@@ -249,6 +252,7 @@ IS_DIRECT = DATABASE_DIRECT_URL != DATABASE_URL and Path(sys.argv[0]).name in {
     "manage.py",
     "verification",
 }
+database_settings("DRILL_DATABASE_URL", DRILL_DATABASE_URL)
 DATABASES: dict[str, Any] = {
     "default": database_settings("DATABASE_DIRECT_URL", DATABASE_DIRECT_URL)
     if IS_DIRECT
@@ -257,7 +261,7 @@ DATABASES: dict[str, Any] = {
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # `verification.tracing` and the library read it by themselves.
-if env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "") and (_refusal := missing_extra("otel")):
+if web_address("OTEL_EXPORTER_OTLP_ENDPOINT") and (_refusal := missing_extra("otel")):
     raise ImproperlyConfigured(_refusal)
 
 REDIS_URL = env.str("REDIS_URL", "")
@@ -283,13 +287,13 @@ if DEBUG and not optional_secret("EMAIL_URL"):
     EMAIL_FILE_PATH = mailbox(DATA_DIR)
 else:
     globals().update(mail_settings(optional_secret("EMAIL_URL") or "smtp://localhost"))
-DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", f"no-reply@{urlsplit(BASE_URL).hostname}")
+DEFAULT_FROM_EMAIL = one_line("EMAIL_FROM", f"no-reply@{urlsplit(BASE_URL).hostname}")
 
 # SMS are sent if both are set; SMS_URL is for a server other than the provider's.
-AFRICASTALKING_USERNAME = env.str("AFRICASTALKING_USERNAME", "")
+AFRICASTALKING_USERNAME = one_line("AFRICASTALKING_USERNAME")
 AFRICASTALKING_API_KEY = optional_secret("AFRICASTALKING_API_KEY")
-SMS_FROM = env.str("SMS_FROM", "")
-SMS_URL = env.str("SMS_URL", "")
+SMS_FROM = one_line("SMS_FROM")
+SMS_URL = web_address("SMS_URL")
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("sw", "Kiswahili")]
@@ -307,12 +311,12 @@ USE_I18N = True
 
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
-    "documents": document_storage(env, DATA_DIR),
+    "documents": document_storage(DATA_DIR),
     "staticfiles": {"BACKEND": "verification.web.static_files.VersionedStorage"},
 }
 
 # host:port of ClamAV's daemon, which scans every document.
-CLAMAV = scanner_address(env)
+CLAMAV = scanner_address()
 
 STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
@@ -481,8 +485,8 @@ Q_CLUSTER: dict[str, Any] = {
 # Longer than any provider may take; a check whose worker died waits this long.
 CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60, validate=SPAN)
 # The operator's name and contact on hosted pages, for people who ask about their data.
-OPERATOR_NAME = env.str("OPERATOR_NAME", "Verification reports")
-OPERATOR_CONTACT = env.str("OPERATOR_CONTACT", "support@localhost" if DEBUG else "")
+OPERATOR_NAME = one_line("OPERATOR_NAME", "Verification reports")
+OPERATOR_CONTACT = one_line("OPERATOR_CONTACT", "support@localhost" if DEBUG else "")
 # The number of requests (for consent, payment, a reference, to join) that a person gets
 # in a day (UTC) over all workspaces, and that a workspace sends unless staff allow
 # more.
@@ -529,10 +533,12 @@ PAYMENT_PROVIDER = env.str("PAYMENT_PROVIDER", "")
 PAYMENT_PROVIDERS = payment_providers(PAYMENT_LINK_DAYS)
 # A refund above this amount, in the currency of the payment, needs two people.
 REFUND_UNDONE_AFTER_MINUTES = env.int("REFUND_UNDONE_AFTER_MINUTES", 10, validate=COUNT)
-REFUND_NEEDS_SECOND_ABOVE = env.decimal("REFUND_NEEDS_SECOND_ABOVE", Decimal(5000))
+REFUND_NEEDS_SECOND_ABOVE = env.decimal(
+    "REFUND_NEEDS_SECOND_ABOVE", Decimal(5000), validate=COUNT
+)
 # So does a booking by staff above this amount, summed over a day.
 STAFF_ENTRY_NEEDS_SECOND_ABOVE = env.decimal(
-    "STAFF_ENTRY_NEEDS_SECOND_ABOVE", Decimal(5000)
+    "STAFF_ENTRY_NEEDS_SECOND_ABOVE", Decimal(5000), validate=COUNT
 )
 
 # The identity providers of e-mail domains, by ID

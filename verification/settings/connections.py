@@ -21,6 +21,8 @@ from verification.outbound.proxy import Proxy
 from verification.settings.secrets import is_deployment_check, optional_secret
 from verification.values.networks import WrongNetwork, read_networks, unmap
 
+env = Env()
+
 # A connection whose other end has vanished is noticed within about ten seconds.
 KEEPALIVE = {
     "keepalives_idle": 5,
@@ -58,6 +60,54 @@ OTHERS_PERMISSIONS = 0o077
 # Numbers of days, hours, minutes or seconds. After a larger one no date could follow.
 SPAN = validate.Range(min=1, max=100_000)
 COUNT = validate.Range(min=0, max=1_000_000_000)
+# `host` or `host:port`, as a request names it; also an IPv6 address in brackets.
+HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s/@\[\]:?#]+)(:[0-9]{1,5})?")
+
+
+def one_line(name: str, default: str = "") -> str:
+    """Return the text of a variable. Raises ImproperlyConfigured if it is no line."""
+    text = env.str(name, "") or default
+    if text and not (text.strip() and len(text.splitlines()) == 1):
+        raise ImproperlyConfigured(f"{name} must be one line of text.")
+    return text.strip()
+
+
+def web_address(name: str, default: str = "") -> str:
+    """Return the address that a variable names. Raises ImproperlyConfigured."""
+    url = env.str(name, "")
+    if url and not (url.startswith(("https://", "http://")) and _has_host(url)):
+        raise ImproperlyConfigured(
+            f"{name} must be an address, such as https://host or https://host:8443."
+        )
+    return url or default
+
+
+def _has_host(url: str) -> bool:
+    """Return whether the URL names a host, and a usable port if it names one."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and not re.search(r"\s", url)
+    except ValueError:
+        return False
+
+
+def host_names(name: str) -> list[str]:
+    """Return the hosts that a variable lists. Raises ImproperlyConfigured."""
+    hosts = [entry.strip() for entry in env.str(name, "").split(",") if entry]
+    for host in hosts:
+        if not HOST.fullmatch(host) or host != host.lower():
+            raise ImproperlyConfigured(
+                f"{name} has {host!r}; write host or host:port, in lower case."
+            )
+    return hosts
+
+
+def host_name(name: str) -> str:
+    """Return the host that a variable names, or "". Raises ImproperlyConfigured."""
+    host = env.str(name, "")
+    if host and not HOST.fullmatch(host):
+        raise ImproperlyConfigured(f"{name} must be a host alone, such as bank.co.ke.")
+    return host
 
 
 def primary_url(url: str) -> str:
@@ -209,19 +259,15 @@ def mailbox(data_dir: Path) -> Path:
     return folder
 
 
-def scanner_address(env: Env) -> tuple[str, int] | None:
+def scanner_address() -> tuple[str, int] | None:
     """Return host and port of ClamAV's daemon. Raises ImproperlyConfigured."""
     text = env.str("CLAMAV", "")
     if not text:
         return None
-    parts = urlsplit(f"//{text}")
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not (host and port and parts.netloc == text):
+    parts = urlsplit(f"//{text}" if _has_host(f"//{text}") else "")
+    if not (parts.hostname and parts.port and parts.netloc == text):
         raise ImproperlyConfigured("CLAMAV must be host:port, as in clamav:3310.")
-    return host, port
+    return parts.hostname, parts.port
 
 
 def proxy_addresses(entries: list[str]) -> list[str]:
@@ -289,47 +335,55 @@ def audit_export_url(url: str) -> str:
     """Return the address of AUDIT_EXPORT_URL, or "". Raises ImproperlyConfigured."""
     if not url:
         return ""
-    parts = urlsplit(url)
-    try:
-        is_valid = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if parts.scheme == "syslog+tls":
-        is_valid = is_valid and not (parts.path.strip("/") or parts.query)
-    elif parts.scheme != "https":
-        is_valid = False
-    if not is_valid or "@" in parts.netloc or re.search(r"[\s#]", url):
+    parts = urlsplit(url if _has_host(url) else "")
+    is_bare = not (parts.path.strip("/") or parts.query)
+    is_known = parts.scheme == "https" or (parts.scheme == "syslog+tls" and is_bare)
+    if not is_known or "@" in parts.netloc or "#" in url:
         raise ImproperlyConfigured(
             "AUDIT_EXPORT_URL must be syslog+tls://host:6514 or https://host/path."
         )
     return url
 
 
-def document_storage(env: Env, data_dir: Path) -> dict[str, Any]:
+def document_storage(data_dir: Path) -> dict[str, Any]:
     """Return the storage for Django's STORAGES. Raises ImproperlyConfigured."""
     bucket = env.str("DOCUMENTS_BUCKET", "")
     if not bucket:
         return {
             "BACKEND": "django.core.files.storage.FileSystemStorage",
             "OPTIONS": {
-                "location": env.path("DOCUMENTS_DIR", data_dir / "documents"),
+                "location": Path(
+                    one_line("DOCUMENTS_DIR", str(data_dir / "documents"))
+                ),
                 "file_permissions_mode": 0o600,
                 "directory_permissions_mode": 0o700,
             },
         }
     if refusal := missing_extra("bucket"):
         raise ImproperlyConfigured(refusal)
+    addressing = env.str("DOCUMENTS_S3_ADDRESSING", "")
+    if addressing not in {"", "auto", "path", "virtual"}:
+        raise ImproperlyConfigured(
+            "DOCUMENTS_S3_ADDRESSING must be path, virtual or auto."
+        )
+    access_key = env.str("DOCUMENTS_S3_ACCESS_KEY", "")
+    secret = optional_secret("DOCUMENTS_S3_SECRET_KEY")
+    if bool(access_key) != bool(secret):
+        raise ImproperlyConfigured(
+            "One of DOCUMENTS_S3_ACCESS_KEY and DOCUMENTS_S3_SECRET_KEY is not set; "
+            "set both or none."
+        )
     return {
         "BACKEND": "storages.backends.s3.S3Storage",
         "OPTIONS": {
             "bucket_name": bucket,
             # Amazon's own endpoint is the default.
-            "endpoint_url": env.str("DOCUMENTS_S3_URL", "") or None,
+            "endpoint_url": web_address("DOCUMENTS_S3_URL") or None,
             "region_name": env.str("DOCUMENTS_S3_REGION", "") or None,
             # If these are None, boto3 finds credentials, such as the machine's role.
-            "access_key": env.str("DOCUMENTS_S3_ACCESS_KEY", "") or None,
-            "secret_key": optional_secret("DOCUMENTS_S3_SECRET_KEY") or None,
-            "addressing_style": env.str("DOCUMENTS_S3_ADDRESSING", "") or None,
+            "access_key": access_key or None,
+            "secret_key": secret or None,
+            "addressing_style": addressing or None,
             "default_acl": "private",
             "file_overwrite": True,
         },

@@ -31,6 +31,13 @@ from typing import Any, NamedTuple
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
+from verification.settings.connections import (
+    SPAN,
+    host_name,
+    host_names,
+    one_line,
+    web_address,
+)
 from verification.settings.secrets import optional_secret
 
 env = Env()
@@ -224,7 +231,11 @@ def find_sources_on_test_hosts(table: Mapping[str, Adapter]) -> list[str]:
 
 
 def _text(variable: str, option: str) -> _Credential:
-    return _Credential(variable, option, env.str(variable, ""))
+    return _Credential(variable, option, one_line(variable))
+
+
+def _address(variable: str, option: str) -> _Credential:
+    return _Credential(variable, option, web_address(variable))
 
 
 def _secret(variable: str, option: str) -> _Credential:
@@ -233,7 +244,7 @@ def _secret(variable: str, option: str) -> _Credential:
 
 def _sources() -> dict[str, _Source]:
     """Return all sources, configured or not."""
-    private: list[str] = env.list("OUTBOUND_PRIVATE_HOSTS", [])
+    private = host_names("OUTBOUND_PRIVATE_HOSTS")
     hosts = {"opened": frozenset([*private, *env.list("SOURCE_DEV_HOSTS", [])])}
     return _registers(hosts) | _smile_id(hosts) | _screening(hosts)
 
@@ -258,7 +269,7 @@ def _registers(hosts: dict[str, Any]) -> dict[str, _Source]:
         "kra": _Source(
             "verification.providers.kra.Kra",
             kra,
-            {"url": env.str("KRA_URL", "https://api.kra.go.ke"), **hosts},
+            {"url": web_address("KRA_URL", "https://api.kra.go.ke"), **hosts},
         ),
         "metropol": _Source(
             "verification.providers.metropol.Metropol",
@@ -266,7 +277,7 @@ def _registers(hosts: dict[str, Any]) -> dict[str, _Source]:
                 _text("METROPOL_PUBLIC_KEY", "public_key"),
                 _secret("METROPOL_PRIVATE_KEY", "private_key"),
                 # Metropol gives each subscriber a port.
-                _text("METROPOL_URL", "url"),
+                _address("METROPOL_URL", "url"),
             ],
             hosts,
         ),
@@ -276,17 +287,17 @@ def _registers(hosts: dict[str, Any]) -> dict[str, _Source]:
                 _text("PREMBLY_APP_ID", "app_id"),
                 _secret("PREMBLY_API_KEY", "api_key"),
             ],
-            {"url": env.str("PREMBLY_URL", "https://api.prembly.com"), **hosts},
+            {"url": web_address("PREMBLY_URL", "https://api.prembly.com"), **hosts},
         ),
         "companies_house": _Source(
             "verification.providers.companies_house.CompaniesHouse",
             [_secret("COMPANIES_HOUSE_API_KEY", "api_key")],
-            {"url": env.str("COMPANIES_HOUSE_URL", COMPANIES_HOUSE), **hosts},
+            {"url": web_address("COMPANIES_HOUSE_URL", COMPANIES_HOUSE), **hosts},
         ),
         "gleif": _Source(
             "verification.providers.gleif.Gleif",
             [gleif],
-            {"url": env.str("GLEIF_URL", "https://api.gleif.org/api/v1"), **hosts},
+            {"url": web_address("GLEIF_URL", "https://api.gleif.org/api/v1"), **hosts},
         ),
     }
 
@@ -295,12 +306,13 @@ def _smile_id(hosts: dict[str, Any]) -> dict[str, _Source]:
     base_url = env.str("BASE_URL", f"http://localhost:{env.int('PORT', 8000)}")
     callbacks = f"{base_url.rstrip('/')}/callbacks/"
     uses_callbacks = env.bool("SMILE_ID_CALLBACKS", False)
-    policy = _text("SMILE_ID_V3_POLICY_URL", "policy_url")
+    policy = _address("SMILE_ID_V3_POLICY_URL", "policy_url")
     account = [
         _text("SMILE_ID_PARTNER_ID", "partner_id"),
         _secret("SMILE_ID_API_KEY", "api_key"),
     ]
-    server = {"url": env.str("SMILE_ID_URL", "https://api.smileidentity.com"), **hosts}
+    url = web_address("SMILE_ID_URL", "https://api.smileidentity.com")
+    server = {"url": url, **hosts}
     return {
         "smile_id": _Source(
             "verification.providers.smile_id.SmileId",
@@ -330,13 +342,13 @@ def _screening(hosts: dict[str, Any]) -> dict[str, _Source]:
     lists: list[str] = env.list("AML_LISTS", [])
     shared = {
         "threshold": env.float("AML_THRESHOLD", 0.7),
-        "days": env.int("AML_LIST_DAYS", 7),
+        "days": env.int("AML_LIST_DAYS", 7, validate=SPAN),
     }
-    dataset = env.str("OPENSANCTIONS_DATASET", "default")
+    dataset = one_line("OPENSANCTIONS_DATASET", "default")
     return {
         "opensanctions": _Source(
             "verification.providers.opensanctions.OpenSanctions",
-            [_text("OPENSANCTIONS_URL", "url"), *([key] if key.value else [])],
+            [_address("OPENSANCTIONS_URL", "url"), *([key] if key.value else [])],
             {**shared, "dataset": dataset, **hosts},
         ),
         "watchlists": _Source(
@@ -367,11 +379,11 @@ def payment_providers(link_days: int) -> dict[str, Adapter]:
             {
                 "secret_key": key,
                 "previous_secret_keys": (old,) if old else (),
-                "url": env.str("PAYSTACK_URL", "https://api.paystack.co"),
+                "url": web_address("PAYSTACK_URL", "https://api.paystack.co"),
                 "checkout_origin": env.str(
                     "PAYSTACK_CHECKOUT_URL", "https://checkout.paystack.com"
                 ),
-                "fallback_email": env.str("PAYSTACK_FALLBACK_EMAIL", ""),
+                "fallback_email": host_name("PAYSTACK_FALLBACK_EMAIL"),
                 "opened": opened,
                 "paid_within": timedelta(days=link_days + PAYMENT_GRACE_DAYS),
                 "minimum": env.decimal("PAYSTACK_MINIMUM", None),
@@ -384,7 +396,7 @@ def payment_providers(link_days: int) -> dict[str, Adapter]:
             {
                 "secret_key": key,
                 "webhook_secrets": tuple(secrets.replace(",", " ").split()),
-                "url": env.str("STRIPE_URL", "https://api.stripe.com"),
+                "url": web_address("STRIPE_URL", "https://api.stripe.com"),
                 "checkout_origin": env.str(
                     "STRIPE_CHECKOUT_URL", "https://checkout.stripe.com"
                 ),

@@ -126,10 +126,30 @@ def optional_secret(name: str) -> str:
     value = os.environ[given[0]]
     read_from[name] = given[0]
     if given[0] == f"{name}_FILE":
-        return _from_file(name, Path(value))
-    if given[0] != f"{name}_COMMAND":
-        return value
-    return "" if is_liveness_probe() and name in KEYS else _from_command(name, value)
+        return _require_text(given[0], _from_file(name, Path(value)))
+    if given[0] == f"{name}_COMMAND":
+        if is_liveness_probe() and name in KEYS:
+            return ""
+        value = _from_command(name, value)
+    # It has signed with all of these characters until now.
+    elif name != "SECRET_KEY":
+        value = value.strip()
+    return _require_text(given[0], value)
+
+
+def _require_text(variable: str, value: str) -> str:
+    """Return the secret. Raises ImproperlyConfigured if no key can look like it.
+
+    Editors of other systems begin a file with an invisible mark, which no source takes.
+    """
+    if not value.strip():
+        raise ImproperlyConfigured(f"{variable} is blank; set or remove it.")
+    if any(not c.isprintable() and not c.isspace() for c in value):
+        raise ImproperlyConfigured(
+            f"{variable} has an invisible character, as at the start of a file that "
+            "was saved as “UTF-8 with BOM”; remove it."
+        )
+    return value
 
 
 def _random_key() -> str:
