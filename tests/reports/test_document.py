@@ -13,7 +13,7 @@ from tests.world.clients import (
     erase,
     person,
 )
-from tests.world.orders import REFUSED
+from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.packages import by_package, create_package
 from verification.documents.report import _check, report_pdf
 from verification.reports.models import Report, ReportStatus, RiskLevel
@@ -129,6 +129,13 @@ def test_document_says_in_its_language_why_a_check_failed(api: Api):
     text = PdfReader(io.BytesIO(document)).pages[0].extract_text()
     assert "Chanzo kimekataa ombi." in text
     assert "refused" not in text
+
+
+def test_document_says_of_no_unmade_check_that_its_source_answered(api: Api):
+    made = create_report_with_status(api, "CANCELLED")
+    assert "answered" not in " ".join(page_texts(api, made))
+    made = create_report_with_status(api, "FAILED")
+    assert "answered" not in " ".join(page_texts(api, made))
 
 
 def test_document_of_another_workspace_is_not_found(api: Api, another_api: Api):
