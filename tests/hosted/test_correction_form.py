@@ -210,6 +210,7 @@ def test_subject_sees_each_rerun(subject: Visitor, api: Api):
     api.work()
     rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
     api.work()
+    assert "the new result does not count yet." in visible_text(subject.text())
 
     confirm(correction.pk, reviewer(), REASON)
 

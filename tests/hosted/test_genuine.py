@@ -1,7 +1,8 @@
 import pytest
 from django.test import Client
+from django.utils.timezone import now
 
-from tests.world.clients import Api, person
+from tests.world.clients import Api, erase, person
 from verification import links
 from verification.reports.models import Report
 
@@ -49,3 +50,20 @@ def test_code_opens_one_report_only(report: Report, client: Client):
 def test_pages_are_in_kiswahili(report: Report, client: Client):
     page = client.get(path_of(report) + "?lang=sw").content.decode()
     assert "Ripoti hii ni halisi" in page
+
+
+def test_page_of_an_erased_report_gives_no_result_to_compare(
+    api: Api, report: Report, client: Client
+):
+    erase(api, str(report.pk))
+    page = client.get(path_of(report)).content.decode()
+    assert "Overall result" not in page
+    assert "No score" not in page
+    assert "Details and result are erased here" in page
+
+
+def test_page_warns_when_the_subject_objected(report: Report, client: Client):
+    warning = "The person objected. Do not use this report for anything else."
+    assert warning not in client.get(path_of(report)).content.decode()
+    Report.objects.update(restricted_at=now())
+    assert warning in client.get(path_of(report)).content.decode()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from verification import links
@@ -15,9 +18,17 @@ from verification.hosted.hosted_pages import (
     render_page,
 )
 from verification.privacy.certificates import published_keys
-from verification.reports.models import Report
+from verification.reports.models import Report, RiskLevel
 from workspaces.models import Environment
 
+LEVELS = {
+    RiskLevel.LOW: _("Low risk"),
+    RiskLevel.MEDIUM: _("Medium risk"),
+    RiskLevel.HIGH: _("High risk"),
+    RiskLevel.UNKNOWN: _("No score"),
+}
+RESTRICTED = _("The person objected. Do not use this report for anything else.")
+ERASED = _("Details and result are erased here, so they cannot be compared.")
 PEM_TYPE = "application/x-pem-file"
 
 
@@ -36,10 +47,19 @@ def show_report(request: HttpRequest, report_id: UUID, token: str) -> HttpRespon
         **client_context(report.workspace, report.environment),
         "initials": "" if report.subject is None else initials(report.subject_name),
         "results": report.results.select_related("definition").order_by("position"),
+        "level": "" if report.erased_at else LEVELS[RiskLevel(report.risk_level)],
         "is_disputed": report.results.filter(disputed_at__isnull=False).exists(),
+        "notes": list(_notes(report)),
         "is_test": report.environment == Environment.SANDBOX,
     }
     return render_page(request, "genuine", context)
+
+
+def _notes(report: Report) -> Iterator[Promise]:
+    if report.erased_at:
+        yield ERASED
+    if report.restricted_at:
+        yield RESTRICTED
 
 
 @require_safe

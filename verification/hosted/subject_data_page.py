@@ -197,7 +197,9 @@ def _rerun_end(rerun: Rerun, correction: Correction) -> str:
     ends = {
         ResultStatus.PENDING: _("it is under way"),
         ResultStatus.RUNNING: _("it is under way"),
-        ResultStatus.COMPLETED: _("the new result does not count"),
+        ResultStatus.COMPLETED: _("the new result does not count yet")
+        if correction.is_open
+        else _("the new result does not count"),
         ResultStatus.FAILED: _("it could not be made"),
         ResultStatus.CANCELLED: _("it was not made"),
     }
