@@ -30,6 +30,7 @@ from verification.consents.models import Consent
 from verification.console.order_form import query_of
 from verification.console.orders import Choice
 from verification.notifications.models import Notification
+from verification.payments.models import Payment
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
 from workspaces import members
@@ -882,6 +883,18 @@ def test_new_link_of_a_subject_without_an_address_is_handed_over(owner, api: Api
         "Hand over the new link below. The old one stops working."
     ]
     assert "/c/" in owner.page("reports-detail", report=made)
+
+
+def test_new_link_of_a_payer_without_an_address_is_handed_over(owner, api: Api):
+    made = create_report_with_status(api, "PENDING_PAYMENT")
+    Payment.objects.update(link_made_at=now() - timedelta(minutes=2))
+
+    page = owner.page("reports-detail", report=made)
+    assert "Make a new link for the payer" in page
+    assert owner.messages_after("reports-payment-link", report=made) == [
+        "Hand over the new link below. The old one stops working."
+    ]
+    assert "/p/" in owner.page("reports-detail", report=made)
 
 
 def test_numbers_are_put_right_in_the_form_as_in_files(officer):

@@ -457,6 +457,16 @@ def test_unknown_used_and_withdrawn_invitations_look_alike(owner):
     assert (withdrawn.status_code, unknown.status_code) == (410, 410)
 
 
+def test_second_withdrawal_of_an_invitation_says_that_it_has_ended(owner):
+    members.invite(owner.member, "new@people.test", Role.VIEWER)
+    invitation = Invitation.objects.get().pk
+    owner.post("members-withdraw", invitation=invitation)
+
+    said = owner.messages_after("members-withdraw", invitation=invitation)[-1]
+
+    assert said == "The invitation has ended: it works no more."
+
+
 @pytest.mark.parametrize("role", ["OWNER", "SUPERUSER", ""])
 def test_administrator_cannot_create_owners_by_tampering(owner, admin, viewer, role):
     admin.post("members", {"email": "new@people.test", "role": role})

@@ -17,6 +17,7 @@ from tests.world.decisions import (
     create_ready_report,
     decide,
     deciding_api,
+    demand_second,
 )
 from tests.world.packages import create_package
 from tests.world.policies import (
@@ -210,21 +211,25 @@ def test_draft_shows_what_would_change(owner, api: Api):
     decide(key, declined)
     decide(key, create_ready_report(api), APPROVE)
     create_ready_report(api, ADVERSE)
+    proposed = create_ready_report(api, ADVERSE)
+    demand_second(api)
+    decide(key, proposed)
     draft = draft_policy(api, APPROVE_LOW, DECLINE_HIGH)
     dispute(declined)
 
     html = owner.page("policy-version", version=draft.pk)
 
-    assert "Dry run: 1 of the last 3 reports would end differently" in html
-    assert re.findall(r"matched \d of 3 reports", html) == [
-        "matched 2 of 3 reports",
-        "matched 1 of 3 reports",
+    assert "Dry run: 1 of the last 4 reports would end differently" in html
+    assert re.findall(r"matched \d of 4 reports", html) == [
+        "matched 2 of 4 reports",
+        "matched 2 of 4 reports",
     ]
     table = html.partition("Decided so far")[2].partition("</table>")[0]
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table)
     assert {name: re.findall(r"(\d+)</td>", cells) for name, cells in rows} == {
         "Approved": ["1", "0", "0"],
         "Declined": ["1", "0", "0"],
+        "Not final yet": ["0", "1", "0"],
         "Nobody decided": ["0", "1", "0"],
     }
     assert re.findall(r'class="number other">(\d+)', table) == ["1"]

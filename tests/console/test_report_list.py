@@ -15,6 +15,7 @@ from verification.checks.models import CheckResult
 from verification.consents.models import Consent
 from verification.decisions.case_list import Standing, standings_of
 from verification.decisions.models import Case
+from verification.payments.models import Payment
 from verification.reports import queries
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
@@ -223,6 +224,22 @@ def test_links_are_sent_again_to_those_who_wait(officer, api):
     assert "No link can be sent now." in html
     assert "1 new link is being sent." in html
     assert AuditEvent.objects.filter(action="report.consent-resent").exists()
+
+
+def test_link_of_somebody_without_an_address_is_not_replaced_in_the_list(officer, api):
+    subject = create_report_with_status(api, "PENDING_CONSENT")
+    payer = create_report_with_status(api, "PENDING_PAYMENT")
+    for model in (Consent, Payment):
+        model.objects.update(link_made_at=now() - timedelta(minutes=2))
+    before = [list(one.objects.values_list("generation")) for one in (Consent, Payment)]
+
+    html = said(choose(officer, "resend", subject, payer))
+
+    assert html.count("Nothing can be sent to this person") == 2
+    assert "being sent" not in html
+    assert before == [
+        list(one.objects.values_list("generation")) for one in (Consent, Payment)
+    ]
 
 
 def test_several_cases_are_assigned_and_none_is_taken_away(owner, officer, api):

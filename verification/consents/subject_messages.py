@@ -50,15 +50,16 @@ def is_reachable(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
     return any(is_sendable(each) for each in messages_to(person, report, kind, "", {}))
 
 
-def reaches_subject(report: Report) -> bool:
-    """Return whether the subject would now get a message with the consent's link.
-
-    The mailbox of the sandbox shows what would go to any address.
-    """
-    subject = report.subject or {}
+def is_written_to(report: Report, kind: Kind, person: Mapping[str, Any]) -> bool:
+    """Like `is_reachable`; the sandbox's mailbox shows what would go to any address."""
     if report.environment == Environment.SANDBOX:
-        return bool(addresses_of(subject))
-    return is_reachable(report, Kind.CONSENT_REQUEST, subject)
+        return bool(addresses_of(person))
+    return is_reachable(report, kind, person)
+
+
+def reaches_subject(report: Report) -> bool:
+    """Return whether the subject would now get a message with the consent's link."""
+    return is_written_to(report, Kind.CONSENT_REQUEST, report.subject or {})
 
 
 def consent_request(report: Report, consent: Consent | None) -> list[OutgoingMessage]:

@@ -13,7 +13,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.timezone import localdate
@@ -149,6 +149,7 @@ class InvitationForm(ChoicesForm):
 
 REFUSALS: Refusals = {
     members.LastOwner: _("Make another member an owner first: a workspace keeps one."),
+    members.InvitationEnded: _("The invitation has ended: it works no more."),
     keys.KeyHasEnded: _("This key has ended, or was replaced already."),
 }
 
@@ -278,14 +279,10 @@ def remove_member(place: Place, member: UUID) -> HttpResponse:
 
 @post_required(Permission.MANAGE_MEMBERS)
 def withdraw_invitation(place: Place, invitation: UUID) -> HttpResponse:
-    waiting = members.open_invitations().filter(workspace=place.workspace)
-    try:
-        with transaction.atomic():
-            found = waiting.get(pk=invitation)
-            members.withdraw_invitation(place.member, found)
-            place.record("invitation.withdrawn", found)
-    except members.InvitationEnded:
-        raise Http404 from None
+    found = place.workspace.invitations.get(pk=invitation)
+    with place.refusing(REFUSALS, "members"), transaction.atomic():
+        members.withdraw_invitation(place.member, found)
+        place.record("invitation.withdrawn", found)
     return place.to("members", success=_("The invitation works no more."))
 
 

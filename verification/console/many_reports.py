@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from verification.consents.links import consent_links
+from verification.consents.subject_messages import reaches_subject
 from verification.console.base import (
     PAGE_SIZE,
     Place,
@@ -51,6 +52,7 @@ from verification.decisions.cases import CaseRefused
 from verification.decisions.decide import ReportDecisionRefused, obstacle_of
 from verification.decisions.models import Case
 from verification.payments.links import payment_links
+from verification.payments.payer_messages import reaches_payer
 from verification.reports.hosted_links import NotRenewable
 from verification.reports.models import Report
 from verification.web.pages import read_id
@@ -61,6 +63,7 @@ from workspaces.models import Member
 NOT_A_DRAFT = _("It is not a draft.")
 NOT_IN_QUEUE = _("This report needs no decision.")
 NO_CHOICE = _("Choose reports in the list first.")
+NO_ADDRESS = _("Nothing can be sent to this person: hand over the link on its page.")
 NO_MEMBER = _("Choose a member who may decide.")
 CHANGED = _(
     "The price or the drafts have changed, so nothing was launched. Look again."
@@ -69,6 +72,10 @@ CHANGED = _(
 
 class NoLink(Exception):
     """The report waits for nobody who could get a link."""
+
+
+class NoAddress(Exception):
+    """Nothing can be sent to the person who needs the link."""
 
 
 # Why a verb was refused for a report
@@ -226,9 +233,13 @@ def _resend(chosen: Chosen) -> HttpResponse:
         require_present(place.member, Permission.ORDER)
         actions = actions_of(report)
         if actions["resend_consent"]:
+            if not reaches_subject(report):
+                raise NoAddress
             consent_links.resend(place.client, report.pk)
             place.record("report.consent-resent", report)
         elif actions["resend_payment"]:
+            if not reaches_payer(report):
+                raise NoAddress
             payment_links.resend(place.client, report.pk)
             place.record("report.payment-resent", report)
         else:
@@ -242,7 +253,7 @@ def _resend(chosen: Chosen) -> HttpResponse:
         )
         return text % {"count": count}
 
-    refusals = {**REFUSALS, NoLink: REFUSALS[NotRenewable]}
+    refusals = {**REFUSALS, NoLink: REFUSALS[NotRenewable], NoAddress: NO_ADDRESS}
     return chosen.carry_out(resend, refusals, done)
 
 

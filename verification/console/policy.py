@@ -31,6 +31,7 @@ from verification.decisions.models import (
 )
 from verification.decisions.notices import reports_under_correction
 from verification.decisions.policies import (
+    OPEN,
     DryRun,
     PolicyRefused,
     SeenDraft,
@@ -68,6 +69,7 @@ WOULD = {
 }
 DECIDED: dict[str | None, Any] = {
     **{str(code): text for code, text in WORDS[Topic.DECISION].items()},
+    OPEN: _("Not final yet"),
     None: _("Nobody decided"),
 }
 
@@ -178,7 +180,7 @@ def _dry_run_context(place: Place, dry: DryRun) -> dict[str, Any]:
 def _css(was: str | None, would: str, count: int) -> str:
     if was == would:
         return "same"
-    return "other" if was and count else ""
+    return "other" if was not in {None, OPEN} and count else ""
 
 
 @post_required(Permission.MANAGE_SETTINGS)

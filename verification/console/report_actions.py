@@ -39,6 +39,7 @@ from verification.console.orders import (
     retry_as_quoted,
 )
 from verification.payments.links import payment_links
+from verification.payments.payer_messages import reaches_payer
 from verification.reports.hosted_links import NotRenewable, ResendTooSoon
 from verification.reports.launch import owes_unasked
 from verification.reports.models import PaymentMode, Report, ReportStatus
@@ -111,10 +112,15 @@ REFUSALS: Refusals = {
 }
 
 
-NEW_LINK = {
+NEW_CONSENT_LINK = {
     True: _("Send the subject a new link"),
     False: _("Make a new link for the subject"),
 }
+NEW_PAYMENT_LINK = {
+    True: _("Send the payer a new link"),
+    False: _("Make a new link for the payer"),
+}
+HAND_OVER = _("Hand over the new link below. The old one stops working.")
 
 
 def action_context(
@@ -130,7 +136,8 @@ def action_context(
     return {
         "actions": actions,
         "blockers": blocker_texts(actions["blockers"], actions["consent_gap"]),
-        "new_consent_link": NEW_LINK[reaches_subject(report)],
+        "new_consent_link": NEW_CONSENT_LINK[reaches_subject(report)],
+        "new_payment_link": NEW_PAYMENT_LINK[reaches_payer(report)],
         **links_of(report),
     }
 
@@ -224,7 +231,7 @@ def resend_consent(place: Place, report: UUID) -> HttpResponse:
     verb = partial(consent_links.resend, place.client, found.pk)
     done = _("The subject gets a new link. The old one stops working.")
     if not reaches_subject(found):
-        done = _("Hand over the new link below. The old one stops working.")
+        done = HAND_OVER
     return _carry_out(place, found, verb, "consent-resent", done)
 
 
@@ -234,6 +241,8 @@ def resend_payment(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
     verb = partial(payment_links.resend, place.client, found.pk)
     done = _("The payer gets a new link. The old one stops working.")
+    if not reaches_payer(found):
+        done = HAND_OVER
     return _carry_out(place, found, verb, "payment-resent", done)
 
 

@@ -68,11 +68,16 @@ from workspaces.models import Client, Member, Workspace
 DRY_RUN_REPORTS = 1000
 
 DECIDED = """
-SELECT DISTINCT ON (d.report_id) d.report_id, d.status
+SELECT DISTINCT ON (d.report_id) d.report_id,
+    CASE WHEN d.state = 'FINAL' THEN d.status ELSE 'OPEN' END
 FROM decisions_decision d
-WHERE d.report_id = ANY(%s) AND d.state = 'FINAL'
-ORDER BY d.report_id, d.number DESC
+WHERE d.report_id = ANY(%s) AND d.state IN ('FINAL', 'PENDING', 'WAITING')
+ORDER BY d.report_id, d.state = 'FINAL' DESC, d.number DESC
 """
+
+
+# In place of the status of a decision that does not count yet
+OPEN = "OPEN"
 
 
 class PolicyObstacle(StrEnum):
@@ -347,8 +352,9 @@ class Difference:
 class DryRun:
     """The outcomes of rules for the reports that ended last.
 
-    `counts` is by the status of the real decision (None without one) and of the rules,
-    `hits` by the number of the rule that matched (None if no rule did).
+    `counts` is by the status of the real decision and of the rules: None without one,
+    OPEN for a proposal or decline that does not count yet. `hits` is by the number of
+    the rule that matched (None if no rule did).
     """
 
     total: int
@@ -381,7 +387,7 @@ def dry_run(client: Client, rules: Rules) -> DryRun:
     ]
     counts = Counter((one.decided, one.outcome.status) for one in compared)
     differences = [
-        one for one in compared if one.decided and one.decided != one.outcome.status
+        one for one in compared if one.decided not in {None, OPEN, one.outcome.status}
     ]
     hits = Counter(one.outcome.rule for one in compared)
     return DryRun(len(stored), counts, hits, differences)

@@ -11,7 +11,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from verification import links
 from verification.checks.models import ResultStatus, ordered_results
-from verification.consents.subject_messages import messages_to
+from verification.consents.subject_messages import is_written_to, messages_to
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage
 from verification.payments.models import Checkout, Payment, Refund, RefundCause
@@ -31,6 +31,11 @@ def payer_of(report: Report) -> dict[str, str]:
     payment: Payment | None = getattr(report, "payment", None)
     known = payment.payer if payment and payment.payer else report.subject or {}
     return {name: known[name] for name in ("name", "email", "phone") if known.get(name)}
+
+
+def reaches_payer(report: Report) -> bool:
+    """Return whether the payer would now get a message with the payment's link."""
+    return is_written_to(report, Kind.PAYMENT_REQUEST, payer_of(report))
 
 
 def payment_request(
