@@ -452,6 +452,21 @@ def confirmed(html: str) -> dict:
     return fields | {"report": [value for name, value in hidden if name == "report"]}
 
 
+def test_proposal_is_no_decision_for_the_button_that_approves_clear_cases(
+    owner, api: Api
+):
+    case = create_case(api, "11111111")
+    html = approve_page(owner, all="on")
+    demand_second(api, score_to=100)
+    Officer(api).decide(case, "APPROVED")
+
+    said = owner.messages_after("queue-approve", confirmed(html))
+
+    assert said == [
+        "Approved: 0. Left out, as they changed since the page was shown: 1."
+    ]
+
+
 def test_clear_cases_that_the_filter_shows_are_approved_together(
     owner, admin, api: Api
 ):

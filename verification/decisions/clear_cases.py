@@ -30,6 +30,7 @@ from verification.decisions.models import (
     Case,
     CaseCause,
     Decision,
+    DecisionState,
     DecisionStatus,
     rule_of,
 )
@@ -118,8 +119,12 @@ def approve_clear(
 
 
 def count_decided(client: Client, report_ids: Collection[UUID]) -> int:
-    """Return how many of the client's reports have a decision or proposal."""
-    made = Decision.objects.filter(**client.lookups, report__in=report_ids)
+    """Return how many of the client's reports have a decision, not just a proposal."""
+    made = Decision.objects.filter(
+        **client.lookups,
+        report__in=report_ids,
+        state__in=[DecisionState.FINAL, DecisionState.WAITING],
+    )
     return made.values("report").distinct().count()
 
 
