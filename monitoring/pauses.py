@@ -135,6 +135,8 @@ def _pause_for_subject(rule_ids: Collection[UUID], reason: PauseReason) -> None:
     if not ids:
         return
     by_staff = Q(pause_reason=PauseReason.BY_STAFF)
+    # Retention erases rules that have been paused for long.
+    before = Q(status=RuleStatus.PAUSED)
     Rule.objects.filter(pk__in=ids).update(
         status=RuleStatus.PAUSED,
         # Rules that staff paused stay with staff; the withdrawal counts when staff
@@ -143,7 +145,7 @@ def _pause_for_subject(rule_ids: Collection[UUID], reason: PauseReason) -> None:
             When(by_staff, then=F("pause_reason")),
             default=Value(reason.value),
         ),
-        paused_at=Case(When(by_staff, then=F("paused_at")), default=Value(at)),
+        paused_at=Case(When(before, then=F("paused_at")), default=Value(at)),
         consent_withdrawn_at=at,
         notified_at=None,
     )

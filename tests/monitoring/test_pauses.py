@@ -7,7 +7,13 @@ from django.core import mail
 from django.utils.timezone import now
 
 from monitoring.models import PauseReason, Rule, Run
-from monitoring.pauses import notify_paused, pause, pause_for_staff, resume_for_staff
+from monitoring.pauses import (
+    notify_paused,
+    pause,
+    pause_for_objection,
+    pause_for_staff,
+    resume_for_staff,
+)
 from monitoring.runs import launch_due_runs
 from tests.world.clients import ATTESTED, HOSTED, Api, error_codes, person
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
@@ -119,6 +125,17 @@ def test_withdrawal_pauses_all_rules_on_the_subject(api: Api, another_api: Api):
         assert rule.consent_withdrawn_at == rule.paused_at
     for rule in (another, elsewhere):
         assert standing(rule) == ("ACTIVE", "")
+
+
+def test_objection_leaves_the_time_of_an_earlier_pause(api: Api):
+    rule, before = store_rule(api), now() - timedelta(days=20)
+    Rule.objects.update(status="PAUSED", pause_reason="BY_CLIENT", paused_at=before)
+
+    pause_for_objection([rule.pk])
+
+    assert standing(rule) == ("PAUSED", "OBJECTION")
+    assert rule.paused_at == before
+    assert rule.consent_withdrawn_at > before
 
 
 def test_withdrawal_spares_rules_on_somebody_with_the_same_number(api: Api):
