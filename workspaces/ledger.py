@@ -58,7 +58,14 @@ class InsufficientBalance(Exception):
     def __init__(self, needed: Decimal, account: Account) -> None:
         available, currency = account.spendable or Decimal(0), account.currency
         message = f"This needs {currency} {needed:.2f} and the workspace "
-        if account.billing == Account.Billing.POSTPAID:
+        if account.billing == Account.Billing.POSTPAID and account.balance > 0:
+            # It was prepaid before.
+            message += (
+                f"has {currency} {account.balance:.2f} and may owe {currency} "
+                f"{account.ceiling:.2f} (its ceiling). Top up, or ask for a higher "
+                "ceiling, and try again."
+            )
+        elif account.billing == Account.Billing.POSTPAID:
             message += (
                 f"owes {currency} {-account.balance:.2f}, of {currency} "
                 f"{account.ceiling:.2f} that it may owe (its ceiling). Pay what is "

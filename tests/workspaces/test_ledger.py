@@ -104,6 +104,13 @@ def test_postpaid_account_owes_up_to_its_ceiling(postpaid):
     assert balance(postpaid) == -50
 
 
+def test_refusal_of_a_postpaid_account_with_money_speaks_of_no_debt(postpaid):
+    Account.objects.filter(pk=postpaid.pk).update(ceiling=10, balance=20)
+
+    with pytest.raises(InsufficientBalance, match=r"has KES 20\.00 and may owe KES 10"):
+        ledger.record_movements(charge(postpaid))
+
+
 def test_request_is_charged_as_a_whole_or_not_at_all(prepaid):
     top_up(prepaid, "100.00")
 
