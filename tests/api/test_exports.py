@@ -24,6 +24,7 @@ from tests.world.rules import raise_alert, top_up_account
 from verification.api import export_kinds
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.privacy.models import Disclosure
 from verification.reports.models import Report
@@ -270,6 +271,17 @@ def test_export_is_a_disclosure_of_findings(api, kind):
     found = Disclosure.objects.filter(channel="API")
     assert [str(one.report_id) for one in found] == [made]
     assert unrated not in [str(one.report_id) for one in found]
+
+
+def test_export_of_a_finding_without_a_score_is_a_disclosure(api):
+    made = api.create({**person(), "checksRequested": ["IDENTITY"]})["id"]
+    api.work()
+    CheckResult.objects.update(score=None, risk_level="UNKNOWN")
+    Report.objects.update(risk_score=None, risk_level="UNKNOWN")
+
+    export(api, "reports")
+
+    assert str(Disclosure.objects.get(channel="API").report_id) == made
 
 
 def test_erased_report_is_a_skeleton(api):

@@ -19,7 +19,7 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from monitoring.models import alerts_of
 from verification.api.monitoring import AlertBody
-from verification.api.report_shapes import CheckResultBody, DecisionBody
+from verification.api.report_shapes import CheckResultBody, DecisionBody, ReportBody
 from verification.api.reports import build_body
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.models import CheckResult
@@ -216,6 +216,16 @@ def _with_findings(reports: list[Any], rendered: list[Shape]) -> Iterable[UUID]:
     return {one.report_id for one in results if one.details is not None}
 
 
+def _found_in(rendered: list[Shape]) -> Iterable[UUID]:
+    """Return the reports with a finding, which need not have a score."""
+    reports = cast(list[ReportBody], rendered)
+    return {
+        one.id
+        for one in reports
+        if any(result.details is not None for result in one.check_results)
+    }
+
+
 def _mask_members(item: Item, paths: Iterable[str]) -> None:
     """Mask the members at these paths, in place."""
     for path in paths:
@@ -302,9 +312,7 @@ REPORTS = Kind(
         *(f"proposedDecision.{member}" for member in PERSONAL_OF_DECISION),
     ),
     mask_more=_mask_report,
-    disclosed=lambda reports, rendered: [
-        report.pk for report in reports if report.risk_score is not None
-    ],
+    disclosed=lambda reports, rendered: _found_in(rendered),
 )
 RESULTS = Kind(
     name="results",
