@@ -15,8 +15,19 @@ from tests.world.clients import (
 )
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.packages import by_package, create_package
+from verification.checks.finding_words import humanise_name
+from verification.console.timeline import ERASED, HAPPENED
 from verification.documents.report import _check, report_pdf
 from verification.reports.models import Report, ReportStatus, RiskLevel
+from verification.reports.status import record_note
+
+# Entries of the timeline whose words are those of the new status
+MOVES = {
+    *("created", "launched", "retried", "paid", "cancelled", ERASED),
+    *("consent granted", "consent declined", "consent expired", "payment expired"),
+    # Of earlier versions
+    "correction in_review",
+}
 
 
 def page_texts(api: Api, report_id: str) -> list[str]:
@@ -136,6 +147,19 @@ def test_document_says_of_no_unmade_check_that_its_source_answered(api: Api):
     assert "answered" not in " ".join(page_texts(api, made))
     made = create_report_with_status(api, "FAILED")
     assert "answered" not in " ".join(page_texts(api, made))
+
+
+def test_document_has_words_for_each_note_of_the_timeline(api: Api):
+    report = Report.objects.get(pk=create_report_with_status(api, "READY"))
+    notes = [name for name in HAPPENED if name not in MOVES]
+    for name in notes:
+        record_note(report, name, "erasure", now())
+    text = " ".join(
+        " ".join(page.extract_text().split())
+        for page in PdfReader(io.BytesIO(report_pdf(report, "sw"))).pages
+    )
+    assert [name for name in notes if humanise_name(name) in text] == []
+    assert "erasure" not in text
 
 
 def test_document_of_another_workspace_is_not_found(api: Api, another_api: Api):
