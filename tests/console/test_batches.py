@@ -851,20 +851,36 @@ def test_results_have_name_state_decision_and_checks_of_each_row(sender, api, fo
     assert f'.{format}"' in answer["Content-Disposition"]
     sheet = read_sheet(f"a.{format}", answer.content)
     assert [cell.text for cell in sheet.header.cells[7:]] == [
-        "Decision",
+        *["Decision", "Remark"],
         *["National identity: Status", "National identity: Risk"],
     ]
-    found = [[line.at(n).text for n in range(10)] for line in sheet.rows]
+    found = [[line.at(n).text for n in range(11)] for line in sheet.rows]
     report = Report.objects.get(pk=batch.report_ids[0])
     assert found[0] == [
         *["2", "Wanjiku Kamau", str(report.pk), "LN-1", "READY"],
-        *[str(report.risk_score), report.risk_level, "APPROVED"],
+        *[str(report.risk_score), report.risk_level, "APPROVED", ""],
         *["COMPLETED", report.results.get().risk_level],
     ]
     assert [row[2] for row in found] == [str(pk) for pk in batch.report_ids]
     assert [found[2][n] for n in (1, 3, 7)] == ["=1+1", "=1+1", ""]
     assert b"\n4,'=1+1," in answer.content or format == "xlsx"
     assert AuditEvent.objects.filter(action="batch.results-downloaded").exists()
+
+
+def test_results_name_objections_and_disputed_findings(sender, api):
+    sender.order(people(*PEOPLE[:2]))
+    api.work()
+    batch = Batch.objects.get()
+    Report.objects.filter(pk=batch.report_ids[0]).update(restricted_at=now())
+    dispute(batch.report_ids[1])
+
+    answer = sender.visitor.get("reports-batch-results", batch=batch.pk, format="csv")
+
+    sheet = read_sheet("a.csv", answer.content)
+    assert [line.at(8).text for line in sheet.rows] == [
+        "The subject objected",
+        "Under correction",
+    ]
 
 
 def hosted_batch(admin: ConsoleVisitor, *addresses: str) -> tuple[Sender, Batch]:

@@ -13,6 +13,7 @@ from tests.world.corrections import (
     dispute,
     reviewer,
 )
+from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
 from verification.files.inspection import InspectedFile
@@ -24,7 +25,7 @@ from verification.privacy.corrections import (
     take,
 )
 from verification.privacy.models import Correction
-from verification.values.local_time import utc_text
+from verification.values.local_time import format_nairobi, utc_text
 from workspaces.create import create_workspace
 
 
@@ -71,6 +72,16 @@ def test_member_is_told_when_the_rerun_has_ended(owner, api: Api, correction):
     told = Notification.objects.get(kind="CORRECTION_RERUN")
     assert told.recipient == owner.member.user.email
     assert told.context["url"].endswith(str(correction.pk))
+
+
+def test_correction_of_the_sandbox_has_no_deadline(owner, correction):
+    for page, more in (
+        ("corrections", {}),
+        ("corrections-detail", {"correction": correction.pk}),
+    ):
+        html = owner.page(page, **more)
+        assert "None in the sandbox" in html
+        assert format_nairobi(correction.due_at, "j M, H:i") not in visible_text(html)
 
 
 def test_decision_needs_a_reason(owner, correction):

@@ -9,6 +9,7 @@ import pytest
 from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, erase, person
+from tests.world.corrections import dispute
 from tests.world.decisions import create_ready_report
 from tests.world.orders import create_report_with_status, two_checks
 from verification.checks.models import CheckDefinition, CheckResult
@@ -319,3 +320,8 @@ def test_ended_report_says_until_when_it_is_kept(owner, api):
     words = plain(owner.page("reports-detail", report=made))
 
     assert f"Kept until {format_nairobi(until, 'j M Y')}" in words
+    assert "or later" not in words
+
+    dispute(made)
+    words = plain(owner.page("reports-detail", report=made))
+    assert f"{format_nairobi(until, 'j M Y')}, or later: an open question" in words

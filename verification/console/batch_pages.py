@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -141,6 +141,7 @@ RESULT_COLUMNS = (
     _("Score"),
     _("Risk"),
     _("Decision"),
+    _("Remark"),
 )
 # Columns of each check
 CHECK_COLUMNS = (_("Status"), _("Risk"))
@@ -698,11 +699,15 @@ def remind(place: Place, batch: UUID) -> HttpResponse:
 
 @member_required()
 def results(place: Place, batch: UUID, format: str) -> HttpResponse:
-    """Return a file with name, state, score, decision and checks of each row."""
+    """Return a file with name, state, score, decision and checks of each row.
+
+    A remark says if the subject objected, or disputes a finding.
+    """
     found = Batch.objects.get(pk=batch, **place.lookups)
     rows = reports_of(found)
     place.record("batch.results-downloaded", found)
     _record_disclosures(place, rows)
+    disputed = reports_under_correction(found.report_ids)
     checks = checks_of(found)
     names = [name for each in checks.values() for name in each]
     labels = [place.offer.checks[name].title for name in dict.fromkeys(names)]
@@ -722,6 +727,7 @@ def results(place: Place, batch: UUID, format: str) -> HttpResponse:
                 row.report.risk_score,
                 row.report.risk_level,
                 row.decision,
+                _remark(row.report, disputed),
                 *(
                     text
                     for name in dict.fromkeys(names)
@@ -732,3 +738,9 @@ def results(place: Place, batch: UUID, format: str) -> HttpResponse:
         ],
     )
     return attachment(content, f"results-{found.pk}.{format}", MEDIA_TYPES[format])
+
+
+def _remark(report: Report, disputed: Collection[UUID]) -> str:
+    if report.restricted_at:
+        return str(_("The subject objected"))
+    return str(_("Under correction")) if report.pk in disputed else ""

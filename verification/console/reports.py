@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -58,6 +57,7 @@ from verification.privacy.certificates import certificate_pdf
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import erasure_of
 from verification.privacy.models import Channel, Erasure
+from verification.privacy.retention import is_kept_longer, kept_until
 from verification.reports.hosted_links import ResendTooSoon, client_messages
 from verification.reports.launch import present_price
 from verification.reports.models import (
@@ -70,7 +70,7 @@ from verification.reports.numbers import papers_of
 from verification.reports.queries import Filters, Sort, list_reports
 from verification.reports.request import InvalidRequest
 from verification.values.countries import country_name
-from verification.values.local_time import NAIROBI
+from verification.values.local_time import NAIROBI, format_nairobi
 from verification.web.pages import attachment
 from workspaces.members import Permission
 
@@ -217,7 +217,7 @@ def _render_report(
         "country": country_name(found.country, get_language() or "en"),
         "ordered_by": timeline[-1].by if timeline else "",
         "subject": list(_subject_of(found)),
-        "kept_until": _kept_until(found),
+        "kept_until": _kept_text(found),
         "failure": FAILURES.get(found.failure_code, found.failure_message),
         "corrections": [(one, names.get(one.check_name, "")) for one in corrections],
         "results": sorted(results, key=lambda one: -(one["score"] or 0)),
@@ -287,12 +287,16 @@ def _subject_of(report: Report) -> Iterator[tuple[Text, str]]:
             yield SUBJECT_LABELS.get(name) or label_of(name), text
 
 
-def _kept_until(report: Report) -> datetime | None:
+def _kept_text(report: Report) -> str:
     """Return when the details are erased, of an ended report that has them."""
-    if report.completed_at is None or report.erased_at:
-        return None
-    kept = report.workspace.retention_of(report.environment, report.created_at)
-    return report.completed_at + kept
+    time = kept_until(report)
+    if time is None or report.erased_at:
+        return ""
+    day = format_nairobi(time, "j M Y")
+    if not is_kept_longer(report):
+        return day
+    text = _("%(day)s, or later: an open question about it is settled first")
+    return text % {"day": day}
 
 
 @member_required()

@@ -201,6 +201,11 @@ def kept_until(report: Report) -> datetime | None:
     return report.completed_at + days
 
 
+def is_kept_longer(report: Report) -> bool:
+    """Return whether an open correction or a hold stops the retention now."""
+    return Report.objects.filter(_is_held(now()), pk=report.pk).exists()
+
+
 def erasure_time(report: Report) -> datetime | None:
     """Return the time when the retention erases an ended report or a draft.
 
@@ -209,8 +214,7 @@ def erasure_time(report: Report) -> datetime | None:
     time = kept_until(report)
     if time is None and report.status == ReportStatus.DRAFT:
         time = report.updated_at + report.workspace.retention(report.environment)
-    held = Report.objects.filter(_is_held(now()), pk=report.pk)
-    if report.erased_at or is_claimed(report) or held.exists():
+    if report.erased_at or is_claimed(report) or is_kept_longer(report):
         return None
     return time
 
