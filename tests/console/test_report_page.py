@@ -168,12 +168,15 @@ def test_timeline_has_words_and_names_keys(api):
     report = Report.objects.get(pk=create_ready_report(api))
     for trigger in HAPPENED:
         record_note(report, trigger, "engine", now())
+    record_note(report, "check run again", "staff grace", now())
     record_note(report, "of a later version", "somebody", now())
 
     entries = timeline_of(report)
 
     assert entries[0][1] == "of a later version"
     assert entries[0].by == "somebody"
+    # Clients do not learn who of the staff it was.
+    assert entries[1].by == "staff"
     assert {str(entry.text) for entry in entries} >= {
         str(text) for text, _, _ in HAPPENED.values()
     }

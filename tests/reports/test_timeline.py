@@ -1,10 +1,13 @@
 from datetime import datetime
 from itertools import pairwise
 
+from django.utils.timezone import now
+
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import create_report_with_status, two_checks
 from verification.notifications.delivery import send_due_notifications
-from verification.reports.models import StatusChange
+from verification.reports.models import Report, StatusChange
+from verification.reports.status import record_note
 
 
 def timeline(api: Api, report_id: str) -> list[dict]:
@@ -58,6 +61,13 @@ def test_timeline_names_the_api_key(api: Api):
     assert [move["actor"] for move in moves] == actors
     assert [move["trigger"] for move in moves] == ["created", "launched", "cancelled"]
     assert api.text not in str(moves)
+
+
+def test_timeline_names_no_member_of_the_staff(api: Api):
+    made = api.create(two_checks())["id"]
+    record_note(Report.objects.get(pk=made), "check run again", "staff grace", now())
+
+    assert timeline(api, made)[-1]["actor"] == "staff"
 
 
 def test_timeline_is_oldest_first(api: Api):

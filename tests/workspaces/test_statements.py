@@ -113,6 +113,15 @@ def test_line_names_report_check_and_actor(api: Api):
     assert {e["actor"] for e in entries} == {f"key {api.key}"}
 
 
+def test_line_names_no_member_of_the_staff(api: Api):
+    ledger.top_up(
+        api.workspace, "sandbox", Decimal(5), actor="staff grace", note="Gift"
+    )
+    _, entry, _ = table(api.account, DECEMBER)
+
+    assert (entry["actor"], entry["note"]) == ("staff", "Gift")
+
+
 @pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n"])
 def test_note_is_never_a_formula_in_a_spreadsheet(account: Account, first: str):
     note = f'{first}HYPERLINK("http://x.test","a, b")'

@@ -70,6 +70,7 @@ from verification.reports.queries import Filters
 from verification.reports.request import RequestShape, declare_inputs
 from verification.values import formats
 from verification.values.clock import now
+from verification.values.masking import hide_staff
 from verification.values.shapes import CURRENCY, Money, Shape, Timestamp, enumeration
 
 
@@ -530,7 +531,12 @@ class StatusChangeBody(Shape):
 
     @classmethod
     def of(cls, change: StatusChange) -> Self:
-        return cls.from_row(change, from_=change.source or None, to=change.target)
+        return cls.from_row(
+            change,
+            from_=change.source or None,
+            to=change.target,
+            actor=hide_staff(change.actor),
+        )
 
 
 RequestKind = Literal[

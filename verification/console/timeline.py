@@ -13,6 +13,7 @@ from verification.console.base import Text, names_of_actors
 from verification.console.words import STATES, State, Topic
 from verification.reports.models import Report, StatusChange
 from verification.reports.status import CHECK_ENDED, SUBJECT_ACTOR
+from verification.values.masking import hide_staff
 
 ERASED = "subject erased"
 # Stored entry of the timeline -> its state on the page
@@ -116,5 +117,6 @@ def _entries(
 def _names_of(report: Report, actors: set[str]) -> dict[str, Text]:
     """Return how the page names these actors; one that has left keeps their id."""
     names: dict[str, Text] = {**ACTORS, **dict.fromkeys(AUTOMATIC, "")}
+    names |= {actor: _("staff") for actor in actors if hide_staff(actor) != actor}
     names |= names_of_actors(report.workspace_id, actors)
     return names

@@ -17,6 +17,7 @@ from verification.db.ids import number_of_id
 from verification.documents import pdf
 from verification.values.formats import escape_formula
 from verification.values.local_time import NAIROBI, nairobi_text
+from verification.values.masking import hide_staff
 from workspaces.statements import Line, Month, Statement, open_statement
 
 HEADINGS = (
@@ -95,7 +96,7 @@ def _row(line: Line, currency: str) -> Iterable[object]:
         line.report_id or "",
         line.check,
         escape_formula(line.note),
-        escape_formula(line.actor),
+        escape_formula(hide_staff(line.actor)),
         line.id,
     )
 
@@ -133,7 +134,7 @@ def _data(statement: Statement) -> dict[str, Any]:
 
 def _line_data(line: Line) -> dict[str, str]:
     check = gettext(line.check_name) if line.check_name else line.check
-    what = [check, line.note, "" if line.check else line.actor]
+    what = [check, line.note, "" if line.check else hide_staff(line.actor)]
     return {
         "at": f"{line.at.astimezone(NAIROBI):%Y-%m-%d %H:%M:%S}",
         "kind": line.kind,

@@ -35,6 +35,11 @@ UNMASKED_KEYS = {
 ABOUT_PEOPLE = {"subject", "details", "changes"}
 
 
+def hide_staff(actor: str) -> str:
+    """Return an actor as clients read it: the staff are not named."""
+    return "staff" if actor.startswith("staff ") else actor
+
+
 def normalise_identifier(identifier: str) -> str:
     """Return the number in capitals and compatibility form, without punctuation."""
     text = unicodedata.normalize("NFKC", identifier).upper()
