@@ -28,7 +28,7 @@ run: $(READY) ## run the whole service here; Ctrl-C stops it
 
 # Most tests wait more than they compute: more workers than a small machine has cores.
 test: $(TOOLS) ## run the tests
-	@$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
+	@$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal -p no:playwright
 
 test-slow: $(TOOLS) $(CHART) ## run the long tests: in a browser, and of the running service
 	@$(BIN)/python -m pytest -m slow -n 4 --dist loadscope

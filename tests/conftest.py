@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
 from hypothesis import settings
@@ -39,8 +40,8 @@ from verification.values import clock
 LONGEST = {"browser", "pages", "restarts", "service"}
 # The line that marks all tests of a file as slow
 ALL_SLOW = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
-# All tests of this folder are slow. Reading it alone takes seconds.
-SLOW_FOLDER = "tests/service/"
+# All tests of these folders are slow. Reading them alone takes seconds.
+SLOW_FOLDERS = ("tests/browser/", "tests/pages/", "tests/service/")
 # A busy machine may take long for one example.
 settings.register_profile("patient", settings.default, deadline=None)
 settings.load_profile("patient")
@@ -102,11 +103,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewServices 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files of which no test is chosen: reading them takes many seconds."""
     chosen = config.option.markexpr
-    if chosen not in {"slow", "not slow"} or collection_path.suffix != ".py":
+    if chosen not in {"slow", "not slow"}:
         return None
     path = str(collection_path.relative_to(config.rootpath))
-    if chosen == "not slow" and path.startswith(SLOW_FOLDER):
+    if chosen == "not slow" and f"{path}/".startswith(SLOW_FOLDERS):
         return True
+    if collection_path.suffix != ".py":
+        return None
     text = collection_path.read_text()
     if chosen == "not slow":
         return True if ALL_SLOW.search(text) else None
@@ -124,7 +127,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         # A test elsewhere has another fixture of this name, or is refused by ours.
         is_served = item.nodeid.startswith(SERVED)
         is_slow = is_served and "service" in getattr(item, "fixturenames", ())
-        if is_slow or item.nodeid.startswith(SLOW_FOLDER):
+        if is_slow or item.nodeid.startswith(SLOW_FOLDERS):
             item.add_marker("slow")
     # Others choose and shuffle.
     yield
@@ -151,23 +154,32 @@ def pytest_runtest_makereport() -> Iterator[Any]:
     report = yield
     if report.passed:
         report.sections.clear()
+        report.keywords.clear()
     return report
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Hide the event loop that the browser of an earlier test has left running.
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Run a test, and report its set-up and its end only if they go wrong.
 
-    No test can run a loop of its own beside that one. Django has another connection
-    within a loop, so the fixtures of a test and its body see none, or both see one.
+    Each report that a worker sends costs half a millisecond, of 10,000 tests.
+
+    Hides the event loop that the browser of an earlier test has left running. No test
+    can run a loop of its own beside that one. Django has another connection within a
+    loop, so the fixtures of a test and its body see none, or both see one.
     """
     of_browser = asyncio._get_running_loop()
     if "browser" not in getattr(item, "fixturenames", ()):
         asyncio._set_running_loop(None)
     try:
-        return (yield)
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
     finally:
         asyncio._set_running_loop(asyncio._get_running_loop() or of_browser)
+    for report in reports:
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(scope="session")
