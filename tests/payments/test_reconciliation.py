@@ -8,6 +8,7 @@ import pytest
 import time_machine
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db.migrations.recorder import MigrationRecorder
 from django.utils.timezone import now
 
 from tests.fakes.paystack import FakePaystack
@@ -21,6 +22,7 @@ from tests.world.refunds import (
     send_waiting_refunds,
 )
 from tests.world.refunds import paystack_api as paystack_api
+from verification.db.startup import DatabaseRefused
 from verification.payments import reconciliation, registry
 from verification.payments.models import (
     Checkout,
@@ -66,6 +68,13 @@ def test_command_reports_books_that_agree(api: Api, paystack_api, paystack):
     open_page(paystack_api.create(candidate_item()))
 
     assert reconcile() == "The books of sandbox, paystack agree.\n"
+
+
+def test_database_without_tables_is_no_fault_of_the_books(db):
+    MigrationRecorder.Migration.objects.filter(app="payments").delete()
+
+    with pytest.raises(DatabaseRefused, match="run: verification migrate"):
+        reconcile()
 
 
 def test_payment_missing_here_is_polled(paystack_api, paystack):

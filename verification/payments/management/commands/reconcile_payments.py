@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from verification.db.startup import require_schema
 from verification.payments.reconciliation import day_bounds, reconcile
 from verification.payments.registry import providers
 from verification.providers.base import ProviderError
@@ -39,6 +40,8 @@ class Command(BaseCommand):
         if name and name not in known:
             raise CommandError(f"{name!r} is none of {', '.join(known)}.")
         chosen = [known[name]] if name else list(known.values())
+        # What the database lacks is no fault of a provider's books.
+        require_schema()
         faults: list[str] = []
         count = 0
         for provider in chosen:
