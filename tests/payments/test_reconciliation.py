@@ -239,6 +239,7 @@ def test_command_reports_unread_books(paystack_api, paystack):
     [
         (["--to", "2026-01-01"], "--to is before --from"),
         (["--to", "yesterday"], "'yesterday' is not a day"),
+        (["--to", "9999-12-31"], "'9999-12-31' is not a day"),
         (["--provider", "mpesa"], "'mpesa' is none of sandbox"),
     ],
 )

@@ -71,6 +71,14 @@ def test_command_reports_invalid_arguments(
         statement(three_months, month=month)
 
 
+@pytest.mark.parametrize("form", ["csv", "pdf"])
+def test_command_names_the_file_that_it_cannot_write(
+    three_months: Account, tmp_path, form: str
+):
+    with pytest.raises(CommandError, match=r"cannot be written: .*/away/file"):
+        statement(three_months, **{form: tmp_path / "away" / "file"})
+
+
 # The admin
 
 

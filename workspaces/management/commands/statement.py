@@ -8,7 +8,7 @@ from verification.documents.statements import csv_rows, statement_pdf
 from workspaces import ledger
 from workspaces.management import arguments
 from workspaces.models import Environment
-from workspaces.statements import Month, open_statement
+from workspaces.statements import Month, Statement, open_statement
 
 
 class Command(BaseCommand):
@@ -32,10 +32,16 @@ class Command(BaseCommand):
             raise CommandError(str(e)) from None
         account = ledger.account_of(workspace, options["environment"])
         with open_statement(account.pk, month) as statement:
-            if options["pdf"]:
-                options["pdf"].write_bytes(statement_pdf(statement))
-            elif options["csv"]:
-                with options["csv"].open("w", encoding="utf-8", newline="") as file:
-                    csv.writer(file).writerows(csv_rows(statement))
-            else:
-                csv.writer(self.stdout).writerows(csv_rows(statement))
+            try:
+                self._write(statement, options)
+            except OSError as e:
+                raise CommandError(f"The statement cannot be written: {e}.") from None
+
+    def _write(self, statement: Statement, options: dict[str, Any]) -> None:
+        if options["pdf"]:
+            options["pdf"].write_bytes(statement_pdf(statement))
+        elif options["csv"]:
+            with options["csv"].open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows(csv_rows(statement))
+        else:
+            csv.writer(self.stdout).writerows(csv_rows(statement))

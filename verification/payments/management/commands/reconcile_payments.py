@@ -66,6 +66,10 @@ class Command(BaseCommand):
 
 def _day(text: str) -> date:
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not a day such as 2026-11-20") from None
+        day = date.min
+    # No provider has books of years far from ours.
+    if not 2000 <= day.year <= 2999:
+        raise ArgumentTypeError(f"{text!r} is not a day such as 2026-11-20")
+    return day
