@@ -121,6 +121,24 @@ def test_one_letter_slip_in_a_short_name_is_found(stated, listed):
     assert everybody.search(stated, 0.7).keys() == {1}
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Abdul Rahman Ali", "Abdulrahman Ali"),
+        ("Abd al-Rahman Ali", "Abdirahman Ali"),
+        ("Abu Bakr Juma", "Abubakar Juma"),
+        ("Osama bin Laden", "Osama Binladen"),
+        ("Kim Jong Un", "Kim Jongun"),
+        ("Nur Din Abdi", "Nurdin Abdi"),
+    ],
+)
+def test_two_words_are_found_as_one_and_one_as_two(names):
+    for stated, listed in (names, names[::-1]):
+        everybody = PersonNameIndex([(1, [listed]), (2, ["Jane Wanjiku Kamau"])])
+
+        assert everybody.search(stated, 0.9).keys() == {1}
+
+
 @pytest.mark.parametrize("least", [0.5, 0.6, 0.7, 0.9])
 def test_search_equals_comparing_with_every_entry(least):
     lists = Lists(seed=1)

@@ -183,10 +183,7 @@ def compare_people(stated: str | None, given: str | None) -> Comparison | None:
     missing: omitted names, initials, masked letters, one slip. One name in common
     proves nothing: brothers have two.
     """
-    ours, theirs = (
-        ABD.sub("abdul", " ".join(person_words(name or ""))).split()
-        for name in (stated, given)
-    )
+    ours, theirs = person_words(stated or ""), person_words(given or "")
     # The register may mask the whole name.
     if not ours or not "".join(theirs).strip("*"):
         return None
@@ -205,7 +202,8 @@ def person_words(name: str) -> list[str]:
     """Return the words of a person's name, in plain letters and without titles."""
     # Initials of people are words ("J.W. Kamau"); those of companies are not.
     parted = re.sub(f"[{APOSTROPHES}]", "'", name).replace(".", " ")
-    return [word for word in words_of(parted) if word not in TITLES]
+    words = " ".join(word for word in words_of(parted) if word not in TITLES)
+    return ABD.sub("abdul", words).split()
 
 
 def without_particles(words: list[str]) -> list[str]:

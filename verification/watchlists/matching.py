@@ -10,8 +10,9 @@ without comparing all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA, JaroWinkler
@@ -33,6 +34,9 @@ SINGLE = 0.6
 INITIAL = 0.4
 SAME_BIRTH, OTHER_YEAR, NEXT_YEAR, OTHER_COUNTRY = 0.1, 0.6, 0.85, 0.05
 
+# Marks two words of a name written as one. They fit that one word alone, and without
+# it the other name is compared with the two words.
+JOINED = "+"
 # The names of a list repeat many words, so their spellings are cached.
 _spelt = lru_cache(20_000)(normalize_spelling)
 
@@ -54,13 +58,31 @@ def stated_words(name: str, *, is_company: bool) -> list[list[str]]:
     if is_company or not usual:
         return [usual] if usual else []
     whole = [_spelt(word) for word in person_words(name)]
-    return [usual] if usual == whole else [usual, whole]
+    return [usual, *([whole] if usual != whole else []), *_joined(name)]
 
 
 def comparable_names(names: Iterable[str], *, is_company: bool) -> list[str]:
-    """Return the names in the form of comparison, each once and none empty."""
-    found = (" ".join(words_of(name, is_company=is_company)) for name in names)
+    """Return the names in each form of comparison, each once and none empty."""
+    found = [
+        " ".join(words)
+        for name in names
+        for words in [
+            words_of(name, is_company=is_company),
+            *([] if is_company else _joined(name)),
+        ]
+    ]
     return list(dict.fromkeys(filter(None, found)))
+
+
+def _joined(name: str) -> Iterator[list[str]]:
+    """Yield the words with neighbours joined: "Abu Bakr" may be "Abubakar"."""
+    words = person_words(name)
+    for i, (word, following) in enumerate(pairwise(words)):
+        if len(word) > 1 and len(following) > 1:
+            others = without_particles([*words[:i], *words[i + 2 :]])
+            ones = map(_spelt, [word + following, _spelt(word) + _spelt(following)])
+            for one in dict.fromkeys(ones):
+                yield [JOINED + one, *map(_spelt, others)]
 
 
 def names_score(stated: str, listed: Iterable[str], *, is_company: bool) -> float:
@@ -97,7 +119,7 @@ def score_entry(
 
 
 def people_score(
-    ours: list[str], theirs: list[str], alike: WordScores | None = None
+    ours: Sequence[str], theirs: Sequence[str], alike: WordScores | None = None
 ) -> float:
     """Compare the words of a stated name with those of a listed one, none empty.
 
@@ -120,7 +142,9 @@ def people_score(
             total += best * max(len(word), len(other))
             unpaired.remove(other)
             common += 1
-    if not common:
+        elif word[0] == JOINED:
+            return 0.0
+    if not common or any(word[0] == JOINED for word in unpaired):
         return 0.0
     score = total / weight
     if common == 1 < len(more):
@@ -137,6 +161,8 @@ def sorted_text(words: Iterable[str]) -> str:
 
 
 def words_alike(one: str, other: str) -> float:
+    if JOINED in {one[0], other[0]}:
+        return float(JOINED + one == other or JOINED + other == one)
     if one == other:
         return 1.0
     if min(len(one), len(other)) == 1:

@@ -3,13 +3,14 @@
     get_name_index(edition, EntryKind.PERSON).search("Jane Kamau", 0.7)  # {id: score}
 
 A search finds exactly the entries for which `matching.names_score` is high enough. Each
-process keeps the current editions, about 1.3 KB for each entry.
+process keeps the current editions, about 2.3 KB for each entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from sys import intern
 from uuid import UUID
 
 from rapidfuzz import fuzz
@@ -17,6 +18,7 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import extract
 
 from verification.watchlists.matching import (
+    JOINED,
     SINGLE,
     WordScores,
     comparable_names,
@@ -51,16 +53,19 @@ class PersonNameIndex:
                 of.setdefault(name, []).append(entry)
         # Many entries may share a name, which has the same place in both lists.
         self._entries = list(of.values())
-        self._names = [name.split() for name in of]
+        self._names = [tuple(map(intern, name.split())) for name in of]
         self._single = {at for at, words in enumerate(self._names) if len(words) == 1}
         self._having: dict[str, list[int]] = {}
         for place, words in enumerate(self._names):
-            for word in set(words):
+            # A name with two words as one is found by that word alone.
+            for word in words[:1] if words[0][0] == JOINED else set(words):
                 self._having.setdefault(word, []).append(place)
         # First letter and length -> words; all but the first letter -> words.
         self._alphabetical: dict[str, dict[int, list[str]]] = {}
         self._by_rest: dict[str, list[str]] = {}
         for word in self._having:
+            if word[0] == JOINED:
+                continue
             by_length = self._alphabetical.setdefault(word[0], {})
             by_length.setdefault(len(word), []).append(word)
             self._by_rest.setdefault(word[1:], []).append(word)
@@ -80,6 +85,15 @@ class PersonNameIndex:
         return found
 
     def _candidates(self, ours: list[str], alike: WordScores, least: float) -> set[int]:
+        joined = {
+            place
+            for word in ours
+            for each in alike[word]
+            if JOINED in {word[0], each[0]}
+            for place in self._having[each]
+        }
+        if ours[0][0] == JOINED:
+            return joined
         once: set[int] = set()
         twice: set[int] = set()
         for word in ours:
@@ -89,8 +103,8 @@ class PersonNameIndex:
         # If one word of several is common, the score stays below SINGLE; only a name of
         # one word reaches it.
         if least <= SINGLE - CLOSE or (len(ours) == 1 and least <= SINGLE + CLOSE):
-            return once
-        return twice | (once & self._single)
+            return once | joined
+        return twice | (once & self._single) | joined
 
     def _alike(self, word: str) -> dict[str, float]:
         """Return the words of the edition that resemble this one."""
@@ -105,6 +119,10 @@ class PersonNameIndex:
 
     def _near(self, word: str) -> Iterator[str]:
         """Yield all words for which `words_alike` may be above 0."""
+        # Two words written as one
+        for each in (JOINED + word, word.removeprefix(JOINED)):
+            if each in self._having:
+                yield each
         for length, words in self._alphabetical.get(word[0], {}).items():
             most = max_changed_letters(max(length, len(word)))
             if min(length, len(word)) == 1:
