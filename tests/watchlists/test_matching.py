@@ -113,6 +113,10 @@ def test_other_country_lowers_the_score(country, countries, expected):
         ("Asad", "Assad"),
         ("Eman Nur", "Iman Nur"),
         ("Xu Jinping", "Xi Jinping"),
+        # Letters of another alphabet
+        ("Aleksandr Petrov", "Alexander Petrov"),
+        ("Fuad Qalaf", "Fuad Mohamed Khalaf"),
+        ("Muammar Gaddafi", "Moammar Qadhafi"),
     ],
 )
 def test_one_letter_slip_in_a_short_name_is_found(stated, listed):

@@ -10,6 +10,7 @@ without comparing all of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -37,11 +38,19 @@ SAME_BIRTH, OTHER_YEAR, NEXT_YEAR, OTHER_COUNTRY = 0.1, 0.6, 0.85, 0.05
 # Marks two words of a name written as one. They fit that one word alone, and without
 # it the other name is compared with the two words.
 JOINED = "+"
-# The names of a list repeat many words, so their spellings are cached.
-_spelt = lru_cache(20_000)(normalize_spelling)
+# Letters of other alphabets that are written in several ways: Aleksandr and Alexander,
+# Khalaf and Qalaf, Gaddafi and Gadhafi.
+WRITTEN = {"x": "ks", "q": "k", "kh": "k", "gh": "g", "dh": "d"}
+_WRITTEN = re.compile("|".join(WRITTEN))
 
 # Stated word -> listed word -> likeness. A missing pair has likeness 0.
 WordScores = Mapping[str, Mapping[str, float]]
+
+
+# The names of a list repeat many words.
+@lru_cache(20_000)
+def _spelt(word: str) -> str:
+    return _WRITTEN.sub(lambda found: WRITTEN[found[0]], normalize_spelling(word))
 
 
 def words_of(name: str, *, is_company: bool) -> list[str]:
