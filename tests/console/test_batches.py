@@ -1054,7 +1054,7 @@ def test_reminders_beyond_the_time_of_a_request_are_left_for_the_next(
     admin, monkeypatch
 ):
     sender, batch = hosted_batch(admin, "a@people.test", "b@people.test")
-    monkeypatch.setattr("verification.console.batch_reminders.MAX_SECONDS", 0)
+    monkeypatch.setattr("verification.console.batch_pages.MAX_SECONDS", 0)
     url = sender.visitor.url("reports-batch-remind", batch=batch.pk)
 
     page = sender.visitor.http.post(url, follow=True).content.decode()

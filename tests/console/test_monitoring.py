@@ -16,7 +16,7 @@ from tests.world.console import ConsoleVisitor
 from tests.world.rules import raise_alert, rule_status, run_rules, store_rule
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition
-from verification.console import rule_pages
+from verification.console import monitoring as monitoring_pages
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
 from workspaces.models import LedgerEntry
@@ -123,13 +123,13 @@ def test_rule_is_not_made_for_another_price(owner):
 def test_rule_is_not_made_when_the_price_changes_in_between(owner, monkeypatch):
     page = Page(owner)
     page.press("update")
-    read_packages = rule_pages.named_packages
+    read_packages = monitoring_pages.named_packages
 
     def raise_price_and_read(*arguments: Any) -> Any:
         CheckDefinition.objects.filter(name="IDENTITY").update(price=60)
         return read_packages(*arguments)
 
-    monkeypatch.setattr(rule_pages, "named_packages", raise_price_and_read)
+    monkeypatch.setattr(monitoring_pages, "named_packages", raise_price_and_read)
 
     assert "Nothing is ordered yet" in page.press("make")
     assert not Rule.objects.exists()

@@ -499,7 +499,7 @@ def test_page_asks_about_the_next_clear_cases_until_none_is_left(
     owner, api: Api, monkeypatch
 ):
     monkeypatch.setattr("verification.decisions.clear_cases.MAX_APPROVED", 2)
-    monkeypatch.setattr("verification.console.case_approvals.MAX_APPROVED", 2)
+    monkeypatch.setattr("verification.console.case_pages.MAX_APPROVED", 2)
     for number in (1, 4, 6):
         create_case(api, f"1111111{number}")
 

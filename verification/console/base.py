@@ -49,6 +49,8 @@ from verification.console.navigation import (
 from verification.console.orders import Offer
 from verification.golive.applications import ActingUser
 from verification.links import top_up_url
+from verification.privacy.disclosures import record_disclosures
+from verification.privacy.models import Channel
 from verification.reports.models import Report
 from verification.web.pages import View, allow_sources, private_page, read_id
 from workspaces import rate_limits
@@ -282,6 +284,16 @@ class Place:
         who = audit.actor_of(self.request)
         more: dict[str, Any] = {"fields": fields, "reason": reason}
         audit.record(action, who, obj, workspace_id=self.workspace.pk, **more)
+
+    def disclose(
+        self, report_ids: Iterable[UUID], channel: Channel = Channel.CONSOLE
+    ) -> None:
+        """Record that the member reads findings of these reports."""
+        record_disclosures(report_ids, channel, self.client.actor)
+
+    def disclose_risks(self, reports: Iterable[Report]) -> None:
+        """Record that a list shows the member the risk of rated reports."""
+        self.disclose(row.pk for row in reports if row.risk_score is not None)
 
     def save(self, form: forms.ModelForm, action: str, page: str) -> HttpResponse:
         """Save a valid form, record it in the audit trail, and redirect to the page."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpResponse
 from django.utils.html import format_html
 from django.utils.text import format_lazy
@@ -29,6 +31,9 @@ from verification.batches.spreadsheet import (
     TooManyRows,
     write_sheet,
 )
+from verification.consents.links import REMINDABLE_STATUSES, consent_links
+from verification.consents.models import Consent
+from verification.consents.subject_messages import reaches_subject
 from verification.console.base import (
     PAGE_SIZE,
     Place,
@@ -37,13 +42,6 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.batch_columns import IGNORED, Columns
-from verification.console.batch_reminders import (
-    REMINDERS_PER_MINUTE,
-    Outcome,
-    recent,
-    remind_all,
-    unanswered,
-)
 from verification.console.batch_rows import Row
 from verification.console.batch_uploads import (
     Mended,
@@ -56,7 +54,6 @@ from verification.console.batch_uploads import (
     take_rows_back,
 )
 from verification.console.batches import (
-    BatchReport,
     FileOrdered,
     Judged,
     RowFault,
@@ -99,12 +96,12 @@ from verification.db.base import ResultPage, read_page
 from verification.decisions.notices import reports_under_correction
 from verification.files.uploads import status_of
 from verification.notifications.sms import sms_is_configured
-from verification.privacy.disclosures import record_disclosures
-from verification.privacy.models import Channel
+from verification.reports.hosted_links import NotRenewable, ResendTooSoon
 from verification.reports.idempotency import RequestInProgress
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.request import InvalidRequest
 from verification.reports.status import NotLaunchable
+from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.web.pages import attachment, read_id
 from workspaces.ledger import InsufficientBalance
@@ -113,6 +110,12 @@ from workspaces.models import Member
 
 UPLOADS_PER_MINUTE = 20
 MAX_NAME_LENGTH = 150
+# Nobody gets a further link by this page within this time.
+INTERVAL = timedelta(days=1)
+# A request takes no longer; the member goes on with another one.
+MAX_SECONDS = 10
+# So often a workspace may press the button, which takes a third of a process at most.
+REMINDERS_PER_MINUTE = 2
 # Rows that the quote shows, from the beginning and from the end
 FIRST_ROWS, LAST_ROWS = 7, 3
 # Cells put right that the quote shows
@@ -146,12 +149,11 @@ RESULT_COLUMNS = (
 # Columns of each check
 CHECK_COLUMNS = (_("Status"), _("Risk"))
 # Why a subject got no further link
-UNSENT = (
-    (Outcome.RECENT, _("Not sent, as there is a link or a reminder from the last day")),
-    (Outcome.UNREACHED, _("Not sent, as the report has no address that we can use")),
-    (Outcome.CHANGED, _("Not sent, as the subject has just answered")),
-    (Outcome.LEFT, _("Not sent yet: send again to go on")),
-)
+RECENT = _("Not sent, as there is a link or a reminder from the last day")
+UNREACHED = _("Not sent, as the report has no address that we can use")
+ANSWERED = _("Not sent, as the subject has just answered")
+LEFT = _("Not sent yet: send again to go on")
+UNSENT = (RECENT, UNREACHED, ANSWERED, LEFT)
 
 
 @member_required()
@@ -265,7 +267,7 @@ def template(place: Place, format: str) -> HttpResponse:
 def show(place: Place, batch: UUID) -> HttpResponse:
     """Show faults or the quote of an upload, or how a batch goes on; a POST orders."""
     ordered = Batch.objects.filter(pk=batch, **place.lookups).first()
-    step = place.posted.get("step", "") if place.posted is not None else ""
+    step = place.request.POST.get("step", "")
     if ordered:
         if place.posted is None:
             return _show_progress(place, ordered)
@@ -289,7 +291,6 @@ def show(place: Place, batch: UUID) -> HttpResponse:
 
 def _change(place: Place, kept: Upload, step: str) -> HttpResponse:
     """Change columns, cells or left-out rows; then show the faults or the quote."""
-    assert place.posted is not None  # noqa: S101
     client, opened = place.client, OpenUpload.of(kept)
     if step == "columns":
         columns = opened.mapping(client, place.offer)
@@ -300,7 +301,7 @@ def _change(place: Place, kept: Upload, step: str) -> HttpResponse:
     elif step == "back":
         take_rows_back(client, kept.pk)
     else:
-        ticked = place.posted.getlist("ignore")
+        ticked = place.request.POST.getlist("ignore")
         ignored = [int(text) for text in ticked if ROW.fullmatch(text)]
         mend_rows(client, kept.pk, _typed_cells(place, opened), ignored)
     if step == "skip":
@@ -311,11 +312,10 @@ def _change(place: Place, kept: Upload, step: str) -> HttpResponse:
 
 def _typed_cells(place: Place, opened: OpenUpload) -> Mended:
     """Return the cells of the order whose text the member has changed."""
-    assert place.posted is not None  # noqa: S101
     lines = {line.number: line for line in opened.sheet.rows}
     columns = opened.mapping(place.client, place.offer).inputs
     found: Mended = {}
-    for name, text in place.posted.items():
+    for name, text in place.request.POST.items():
         if not (cell := CELL.fullmatch(name)):
             continue
         row, column = map(int, cell.groups())
@@ -527,21 +527,20 @@ def _totals(lines: Sequence[QuotedLine]) -> list[tuple[str, int, int, Decimal]]:
 
 def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
     """Order all rows, or save them as drafts; then show how they go on."""
-    assert place.posted is not None  # noqa: S101
-    opened = OpenUpload.of(kept)
+    typed, opened = place.request.POST, OpenUpload.of(kept)
     columns = opened.mapping(place.client, place.offer)
     judged = judge_upload(place.client, opened)
     quote = judged.quote
     if columns.unsure or quote is None:
         return _show_upload(place, kept)
     repeats = len(orders_before(place.client, opened.original))
-    is_confirmed = not repeats or place.posted.get("again") == str(repeats)
+    is_confirmed = not repeats or typed.get("again") == str(repeats)
     numbers = {row.line.number for row in judged.rows.rows}
-    if numbers & opened.sheet.hidden and "hidden" not in place.posted:
+    if numbers & opened.sheet.hidden and "hidden" not in typed:
         is_confirmed = False
     if not is_confirmed:
         return _show_unconfirmed(place, kept)
-    if place.posted.get("digest") != judged.digest:
+    if typed.get("digest") != judged.digest:
         return _show_upload(place, kept, CHANGED)
 
     def record(batch: Batch) -> None:
@@ -606,10 +605,10 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
     )
     number, count = place.paging["page"], len(batch.report_ids)
     rows = reports_of(batch, number * PAGE_SIZE, PAGE_SIZE)
-    waiting = unanswered(batch.report_ids)
+    waiting = _unanswered(batch.report_ids)
     shown = {
         "waiting": waiting.count(),
-        "remindable": waiting.exclude(recent()).count(),
+        "remindable": waiting.exclude(_recent()).count(),
         "batch": batch,
         "by": _name_of(batch),
         "count": count,
@@ -619,7 +618,7 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
         "page": ResultPage(rows, count, number, PAGE_SIZE),
         "disputed": reports_under_correction([row.report.pk for row in rows]),
     }
-    _record_disclosures(place, rows)
+    place.disclose_risks(row.report for row in rows)
     return place.render("batches/progress", shown)
 
 
@@ -669,11 +668,6 @@ def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
     return place.render("batches/launch", shown)
 
 
-def _record_disclosures(place: Place, rows: Sequence[BatchReport]) -> None:
-    rated = [row.report.pk for row in rows if row.report.risk_score is not None]
-    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
-
-
 def _name_of(batch: Batch) -> str:
     """Return the e-mail address of the batch's member, or "" if the member has left."""
     member = batch.created_by.removeprefix("member ")
@@ -686,15 +680,50 @@ def remind(place: Place, batch: UUID) -> HttpResponse:
     """Send all subjects of a file who have not answered another link."""
     found = Batch.objects.get(pk=batch, **place.lookups)
     place.require_rate(REMINDERS_PER_MINUTE, f"reminders:{place.workspace.pk}")
-    counts = remind_all(place, found.report_ids)
-    texts: list[Text] = [
-        format_lazy(_("New links being sent: {count}."), count=counts[Outcome.SENT])
-    ]
-    texts += [
-        f"{text}: {counts[outcome]}." for outcome, text in UNSENT if counts[outcome]
-    ]
-    said = " ".join(map(str, texts))
+    counts = Counter(_remind_all(place, found.report_ids))
+    sent = format_lazy(_("New links being sent: {count}."), count=counts[""])
+    unsent = [f"{text}: {counts[text]}." for text in UNSENT if counts[text]]
+    said = " ".join([str(sent), *unsent])
     return place.to("reports-batch", success=said, batch=found.pk)
+
+
+def _unanswered(report_ids: Sequence[UUID]) -> QuerySet[Consent]:
+    """Return the consents of these reports whose subjects can still answer."""
+    return consent_links.waiting().filter(
+        report__in=report_ids,
+        report__status__in=REMINDABLE_STATUSES,
+        expires_at__gt=now(),
+    )
+
+
+def _recent() -> Q:
+    since = now() - INTERVAL
+    return Q(link_made_at__gt=since) | Q(reminded_at__gt=since)
+
+
+def _remind_all(place: Place, report_ids: Sequence[UUID]) -> Iterator[Text]:
+    """Send each subject a new link; yield why it was not sent, or an empty text."""
+    waiting = _unanswered(report_ids)
+    yield from [RECENT] * waiting.filter(_recent()).count()
+    end = monotonic() + MAX_SECONDS
+    for consent in waiting.exclude(_recent()).select_related("report__workspace"):
+        yield _remind(place, consent) if monotonic() < end else LEFT
+
+
+def _remind(place: Place, consent: Consent) -> Text:
+    report = consent.report
+    if not reaches_subject(report):
+        return UNREACHED
+    try:
+        with transaction.atomic():
+            require_present(place.member, Permission.ORDER)
+            consent_links.resend(place.client, report.pk)
+            place.record("report.consent-resent", report)
+    except NotRenewable:
+        return ANSWERED
+    except ResendTooSoon:
+        return RECENT
+    return ""
 
 
 @member_required()
@@ -706,7 +735,7 @@ def results(place: Place, batch: UUID, format: str) -> HttpResponse:
     found = Batch.objects.get(pk=batch, **place.lookups)
     rows = reports_of(found)
     place.record("batch.results-downloaded", found)
-    _record_disclosures(place, rows)
+    place.disclose_risks(row.report for row in rows)
     disputed = reports_under_correction(found.report_ids)
     checks = checks_of(found)
     names = [name for each in checks.values() for name in each]

@@ -1,4 +1,7 @@
-"""The queue of reports that wait for a decision, and its part of a report's page."""
+"""The queue of reports that wait for a decision, and its part of a report's page.
+
+Clear cases are approved together: choose, read the left-out cases, confirm.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse, QueryDict
+from django.utils.http import urlencode
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -43,13 +47,21 @@ from verification.decisions.case_list import (
     Wait,
     can_search,
     count_open,
+    list_case_ids,
     list_cases,
 )
 from verification.decisions.cases import CaseObstacle, CaseRefused
+from verification.decisions.clear_cases import (
+    MAX_APPROVED,
+    MAX_EXAMINED,
+    SortedCases,
+    Unclear,
+    approve_clear,
+    count_decided,
+    sort_cases,
+)
 from verification.decisions.models import MAX_NOTE_LENGTH, Case, CaseCause, CaseNote
 from verification.decisions.notices import reports_under_correction
-from verification.privacy.disclosures import record_disclosures
-from verification.privacy.models import Channel
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.values.clock import now
 from verification.web.pages import read_id
@@ -58,6 +70,18 @@ from workspaces.models import MAX_DECISION_HOURS, Member
 
 # Cases that are due within this time are marked.
 SOON = timedelta(hours=3)
+
+
+# The number of names of left-out cases that are shown for each reason
+MAX_NAMES = 20
+WHY_LEFT_OUT: dict[Unclear, Any] = {
+    Unclear.CLOSED: _("They need no decision any more."),
+    Unclear.RUNNING: _("Their checks run again."),
+    Unclear.TAKEN: _("A colleague has taken them."),
+    Unclear.DECIDED: _("A decision or proposal came before, or a person has to look."),
+    Unclear.SECOND: _("They need a second member."),
+    Unclear.FINDINGS: _("They have findings to look at, or no low risk."),
+}
 
 
 class QueueForm(FilterForm):
@@ -161,8 +185,7 @@ def listing(place: Place) -> HttpResponse:
         place.member, place.environment, filters, after=after, size=PAGE_SIZE
     )
     cases = [_case_view(place, case, packages) for case in found]
-    rated = [one.pk for one in found if one.report.risk_score is not None]
-    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
+    place.disclose_risks(case.report for case in found)
     shown = {
         "form": form,
         "cases": cases,
@@ -360,3 +383,97 @@ def deciders(place: Place) -> QuerySet[Member]:
     """Return the members who may decide here, with their users, by name."""
     members = deciders_of(place.workspace).select_related("user")
     return members.order_by("user__first_name", "id")
+
+
+@member_required(Permission.DECIDE_REPORTS)
+def approve(place: Place) -> HttpResponse:
+    """Show which of the chosen cases are clear; a POST with `confirmed` approves them.
+
+    `all` stands for all cases that the filters show. The page then asks about the next
+    ones, until none is left.
+    """
+    asked = place.request.POST or place.request.GET
+    form = queue_form(place, asked, package_names(place))
+    chosen = [read_id(one) for one in asked.getlist("report")[:MAX_EXAMINED]]
+    ids = [one for one in chosen if one]
+    if "confirmed" in place.request.POST:
+        return _approve(place, form, ids)
+    # Invalid filters would list more cases than the page showed.
+    if is_all := "all" in asked and form.is_valid():
+        ids = _listed(place, form)
+    elif not ids:
+        return _to(place, "queue", form, error=_("Choose at least one report first."))
+    found = sort_cases(place.client, place.member, ids)
+    return _ask(place, form, found, len(ids), is_all=is_all)
+
+
+def _listed(place: Place, form: QueueForm) -> list[UUID]:
+    filters = QueueFilters(**form.chosen)
+    return list_case_ids(place.member, place.environment, filters, MAX_EXAMINED)
+
+
+def _ask(
+    place: Place, form: QueueForm, found: SortedCases, examined: int, *, is_all: bool
+) -> HttpResponse:
+    clear = found.clear[:MAX_APPROVED]
+    left_out = [
+        (WHY_LEFT_OUT[why], len(cases), cases[:MAX_NAMES])
+        for why, cases in found.left_out.items()
+    ]
+    shown = [*clear, *(case for _why, _count, cases in left_out for case in cases)]
+    place.disclose(one.pk for one in shown)
+    context = {
+        "clear": clear,
+        "left_out": left_out,
+        "left_out_count": sum(count for _why, count, _cases in left_out),
+        "later": len(found.clear) - len(clear),
+        "filters": _query(form),
+        "is_all": is_all,
+        "back": urlencode(_query(form)),
+        "is_cut": examined == MAX_EXAMINED,
+        "most": MAX_EXAMINED,
+    }
+    return place.render("queue_approve", context)
+
+
+def _approve(place: Place, form: QueueForm, ids: list[UUID]) -> HttpResponse:
+    done, left = approve_clear(place.client, place.member, place.by.actor, ids)
+    texts = [_("Approved: %(done)s.") % {"done": done}]
+    # A colleague has decided them, or the first press of the same button.
+    if decided := count_decided(place.client, ids) - done:
+        texts.append(_("Decided already: %(count)s.") % {"count": decided})
+    if changed := len(ids) - left - done - decided:
+        text = _("Left out, as they changed since the page was shown: %(count)s.")
+        texts.append(text % {"count": changed})
+    if left:
+        texts.append(_("Not approved yet: %(count)s.") % {"count": left})
+    said = " ".join(texts)
+    if "all" in place.request.POST and form.is_valid():
+        listed = _listed(place, form)
+        if sort_cases(place.client, place.member, listed).clear:
+            return _to(place, "queue-approve", form, success=said, all="on")
+    return _to(place, "queue", form, success=said)
+
+
+def _to(
+    place: Place,
+    name: str,
+    form: QueueForm,
+    *,
+    success: str = "",
+    error: Text = "",
+    **more: str,
+) -> HttpResponse:
+    """Redirect to a page with the filters that the list had."""
+    answer = place.to(name, success=success, error=error)
+    if query := urlencode({**_query(form), **more}):
+        answer["Location"] += f"?{query}"
+    return answer
+
+
+def _query(form: QueueForm) -> dict[str, str]:
+    return {
+        name: "on" if value is True else str(value)
+        for name, value in form.chosen.items()
+        if value
+    }

@@ -36,9 +36,7 @@ from verification.decisions.notices import reports_under_correction
 from verification.files.storage import download
 from verification.privacy import corrections, joins
 from verification.privacy.corrections import CorrectionRefused
-from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import (
-    Channel,
     Correction,
     CorrectionStatus,
     Outcome,
@@ -146,7 +144,7 @@ def detail(place: Place, correction: UUID) -> HttpResponse:
         return _decide(place, correction, form)
     found = _corrections(place).get(pk=correction)
     place.record("correction.opened", found)
-    record_disclosures([found.report_id], Channel.CONSOLE, place.client.actor)
+    place.disclose([found.report_id])
     statement, row = found.statement or {}, found.rerun
     shown = {
         "correction": found,

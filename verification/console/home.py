@@ -36,8 +36,6 @@ from verification.console.needs import needs_of
 from verification.decisions.case_list import standings_of
 from verification.decisions.notices import reports_under_correction
 from verification.figures.summary import Days, Figures, read_steps
-from verification.privacy.disclosures import record_disclosures
-from verification.privacy.models import Channel
 from verification.reports.models import Report
 from verification.web.pages import private_page
 from workspaces.create import create_own_workspace
@@ -81,8 +79,7 @@ def dashboard(place: Place) -> HttpResponse:
     figures = read_steps(place.account, Days(today - timedelta(days=29), today))
     newest = Report.objects.filter(**place.lookups).order_by("-created_at", "-id")
     reports = list(newest[:NEWEST])
-    rated = [row.pk for row in reports if row.risk_score is not None]
-    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
+    place.disclose_risks(reports)
     shown = {
         "needs": needs_of(place, figures),
         "charts": [] if figures.is_empty else _charts(figures),

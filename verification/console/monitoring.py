@@ -1,17 +1,25 @@
-"""Monitoring: the lists of rules and of alerts, and their pages."""
+"""Monitoring: rules and alerts; make, change, pause, resume and delete a rule.
+
+A rule is made on a page like that of an order, as its first run is ordered at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from uuid import UUID
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
 
+from django import forms
+from django.db import transaction
 from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.alerts import edit_alert, mark_all_read
 from monitoring.models import (
-    Alert,
+    Cadence,
+    Rule,
     alerts_of,
     check_states,
     list_alerts,
@@ -19,24 +27,97 @@ from monitoring.models import (
     recent_alerts,
     rules_of,
 )
-from monitoring.rules import price_of
+from monitoring.pauses import (
+    NotResumable,
+    delete_rule,
+    pause_for_client,
+    resume_for_client,
+)
+from monitoring.rules import RuleRequest, price_of, read_rule
+from monitoring.runs import change_rule, create_rule
 from verification.checks.packages import package_of
+from verification.consents.models import Consent
 from verification.console.alert_words import alert_sentences, compared_values
-from verification.console.base import Place, member_required, post_required
+from verification.console.base import (
+    Place,
+    Refusals,
+    Text,
+    member_required,
+    post_required,
+)
 from verification.console.fields import (
     FilterForm,
     filter_field,
     search_field,
 )
+from verification.console.order_form import (
+    ChoiceForm,
+    DetailsForm,
+    OrderForm,
+    choice_context,
+)
+from verification.console.order_pages import (
+    CHANGED,
+    LOOK,
+    NOT_COVERED,
+    SeenQuote,
+    choice_form,
+    require_order_rate,
+    require_price_rate,
+    seal_quote,
+    shown_quote,
+    still_offered,
+)
+from verification.console.orders import (
+    Choice,
+    Input,
+    Item,
+    QuoteChanged,
+    build_item,
+    covers,
+    estimate_price,
+    inputs_of,
+    item_to_repeat,
+    read_values,
+    require_quoted,
+)
 from verification.console.words import Topic, choices_of
 from verification.db.ids import uuid7
-from verification.privacy.disclosures import record_disclosures
-from verification.privacy.models import Channel
-from verification.reports.request import catalogue
-from verification.web.pages import read_id
-from workspaces.members import Permission
+from verification.reports.idempotency import (
+    IdempotencyKey,
+    IdempotencyKeyReused,
+    RequestInProgress,
+    run_once,
+)
+from verification.reports.models import PaymentMode
+from verification.reports.request import (
+    ConsentInput,
+    InvalidRequest,
+    Order,
+    catalogue,
+    named_packages,
+)
+from verification.values.clock import now
+from verification.web.pages import REQUIRED_ERROR, read_id
+from workspaces.ledger import InsufficientBalance
+from workspaces.members import Permission, require_present
 
 RUNS_SHOWN = 5
+
+
+# The fingerprint of a rule's Idempotency-Key begins with this.
+REQUEST = "console rule"
+WITHDRAWN = _("The subject withdrew consent. Attest a new one to go on.")
+# Why a rule cannot be resumed; any other reason is a withdrawn consent.
+NOT_RESUMABLE = {
+    "BY_STAFF": _("Staff paused it, and staff resume it."),
+    "CHECK_INACTIVE": _("A check of it is not offered any more."),
+}
+REFUSALS: Refusals = {
+    NotResumable: lambda e: NOT_RESUMABLE.get(e.reason, WITHDRAWN),
+    InsufficientBalance: _("The balance does not cover a run. Top it up first."),
+    QuoteChanged: _("The price has changed, so nothing was done. Look again."),
+}
 
 
 class RuleFilters(FilterForm):
@@ -66,7 +147,7 @@ def rule(place: Place, rule: UUID) -> HttpResponse:
     found = rules_of(place.client).get(pk=rule)
     place.record("rule.opened", found)
     raised = recent_alerts([found.pk])[found.pk]
-    _record(place, raised)
+    place.disclose(alert.report_id for alert in raised)
     names, package = _check_names(), package_of(found)
     runs = found.runs.select_related("report").order_by("-number")
     shown = {
@@ -90,7 +171,8 @@ def alerts(place: Place) -> HttpResponse:
     chosen = {**form.chosen, "read": read}
     page = list_alerts(place.client, **chosen, **place.paging)
     prefetch_related_objects(page.rows, "report")
-    _record(place, page.rows)
+    # Alerts quote findings.
+    place.disclose(alert.report_id for alert in page.rows)
     names = _check_names()
     rows = [(one, alert_sentences(one, names)) for one in page.rows]
     # An id of this moment: no alert that comes later is read by the page's button.
@@ -102,7 +184,7 @@ def alerts(place: Place) -> HttpResponse:
 def alert(place: Place, alert: UUID) -> HttpResponse:
     found = alerts_of(place.client).select_related("report").get(pk=alert)
     place.record("alert.opened", found)
-    _record(place, [found])
+    place.disclose([found.report_id])
     names = _check_names()
     shown = {
         "alert": found,
@@ -133,7 +215,236 @@ def read_all(place: Place) -> HttpResponse:
     return place.to("monitoring-alerts")
 
 
-def _record(place: Place, alerts: Iterable[Alert]) -> None:
-    """Record that the member reads these alerts, which quote findings."""
-    reports = [alert.report_id for alert in alerts]
-    record_disclosures(reports, Channel.CONSOLE, place.client.actor)
+class RuleForm(DetailsForm):
+    """The subject and the consent of a rule, and how often it runs."""
+
+    cadence = forms.ChoiceField(
+        label=_("How often"),
+        choices=choices_of(Topic.CADENCE),
+        initial=Cadence.MONTHLY,
+        error_messages=REQUIRED_ERROR,
+    )
+
+
+class ChangeForm(forms.Form):
+    cadence = forms.ChoiceField(
+        label=_("How often"),
+        choices=choices_of(Topic.CADENCE),
+        error_messages=REQUIRED_ERROR,
+    )
+    reference = forms.CharField(
+        label=_("Your reference"),
+        max_length=100,
+        required=False,
+        help_text=_("Such as a loan or a staff number, to find the rule by"),
+    )
+
+
+@member_required(Permission.MANAGE_MONITORING)
+def create(place: Place) -> HttpResponse:
+    """Show the page of a new rule, about the subject of a report if it names one."""
+    place.require_live()
+    if place.posted is None:
+        return _open(place)
+    is_update = place.posted.get("step") != "make"
+    typed = still_offered(place, place.posted) if is_update else place.posted
+    chosen = choice_form(place, typed, may_be_empty=is_update)
+    chosen.is_valid()
+    details = RuleForm(typed, _inputs(_choice(chosen), place))
+    details.is_valid()
+    form = OrderForm(chosen, details)
+    if is_update:
+        require_price_rate(place)
+        return _render(place, form)
+    require_order_rate(place)
+    if not form.errors:
+        return _make(place, form)
+    if not chosen.errors:
+        try:
+            _read_rule(place, _body(place, _choice(chosen), details))
+        except InvalidRequest as e:
+            details.add_faults(e.faults)
+    return _render(place, form)
+
+
+def _open(place: Place) -> HttpResponse:
+    item: Item | None = None
+    if report_id := read_id(place.request.GET.get("report", "")):
+        report = place.get_report(report_id)
+        place.record("report.opened", report)
+        item = item_to_repeat(report, place.offer) if report.subject else None
+    chosen = choice_form(place, None, item)
+    texts = read_values(item, place.offer) if item else {}
+    details = RuleForm(None, _inputs(_choice(chosen), place), initial=texts)
+    return _render(place, OrderForm(chosen, details))
+
+
+def _choice(form: ChoiceForm) -> Choice:
+    """Return the choice of a rule: nobody can be asked, or pay, before each run."""
+    mode = Consent.Mode.CUSTOMER_ATTESTED
+    return replace(form.choice, consent=mode, payment_mode=PaymentMode.SELF)
+
+
+def _inputs(choice: Choice, place: Place) -> Sequence[Input]:
+    found = inputs_of(choice, place.offer)
+    return [
+        one
+        for one in found
+        if one.section in {"subject", "consent"} or one.name == "reference"
+    ]
+
+
+def _render(place: Place, form: OrderForm, error: Text = "") -> HttpResponse:
+    choice = _choice(form.choice)
+    price = estimate_price(choice, place.offer)
+    shown = {
+        **choice_context(choice, place.offer),
+        "form": form,
+        "error": error,
+        "price": price,
+        "is_covered": covers(place.client, price.charge),
+        "sealed": seal_quote(place, SeenQuote(uuid4().hex, price.digest, [])),
+    }
+    return place.render("monitoring/new", shown)
+
+
+def _make(place: Place, form: OrderForm) -> HttpResponse:
+    """Make the rule for the price that the page showed, once; open it."""
+    choice, quote = _choice(form.choice), shown_quote(place)
+    if quote is None:
+        return _render(place, form, LOOK)
+    body = _body(place, choice, form.details)
+    key = f"console {place.member.pk} {quote.key}"
+    try:
+        done = run_once(
+            IdempotencyKey.read(key, place.client, REQUEST, body),
+            lambda: {"rule": str(_create(place, body, quote.digest).pk)},
+        )
+    except InvalidRequest as e:
+        form.details.add_faults(e.faults)
+        return _render(place, form)
+    except IdempotencyKeyReused:
+        return _render(place, form, LOOK)
+    except QuoteChanged:
+        return _render(place, form, CHANGED)
+    except InsufficientBalance:
+        return _render(place, form, NOT_COVERED)
+    except RequestInProgress:
+        return place.to("monitoring")
+    made = _("Monitoring has begun. The first run is under way.")
+    return place.to("monitoring-rule", success=made, rule=UUID(done.body["rule"]))
+
+
+def _body(place: Place, choice: Choice, form: DetailsForm) -> dict[str, Any]:
+    """Return the request that makes the rule by the API."""
+    item = build_item(choice, form.values, place.offer)
+    names = {"checksRequested": "checkNames"}
+    members = ("subject", "checksRequested", "package", "consent", "reference")
+    body = {names.get(name, name): item[name] for name in members if name in item}
+    return {**body, "cadence": form.cleaned_data.get("cadence")}
+
+
+def _read_rule(place: Place, body: Mapping[str, Any]) -> tuple[RuleRequest, Order]:
+    packages = named_packages(place.workspace.pk, [body])
+    return read_rule(body, place.environment, catalogue(), packages)
+
+
+def _create(place: Place, body: Mapping[str, Any], digest: str) -> Rule:
+    require_present(place.member, Permission.MANAGE_MONITORING)
+    request, order = _read_rule(place, body)
+    made = create_rule(place.client, request, order)
+    require_quoted(made.runs.values_list("report", flat=True), digest)
+    place.record("rule.created", made)
+    return made
+
+
+@member_required(Permission.MANAGE_MONITORING)
+def change(place: Place, rule: UUID) -> HttpResponse:
+    found = rules_of(place.client).get(pk=rule)
+    initial = {"cadence": found.cadence, "reference": found.reference or ""}
+    form = ChangeForm(place.posted, initial=initial)
+    if not form.is_valid():
+        return place.render("monitoring/change", {"form": form, "rule": found})
+    cadence = Cadence(form.cleaned_data["cadence"])
+    reference = form.cleaned_data["reference"] or None
+    with transaction.atomic():
+        require_present(place.member, Permission.MANAGE_MONITORING)
+        changed = change_rule(place.client, found.pk, cadence, reference)
+        place.record("rule.changed", changed, *form.changed_data)
+    return place.to("monitoring-rule", success=_("Saved."), rule=rule)
+
+
+@member_required(Permission.MANAGE_MONITORING)
+def delete(place: Place, rule: UUID) -> HttpResponse:
+    found = rules_of(place.client).get(pk=rule)
+    if place.posted is None:
+        return place.render("monitoring/delete", {"rule": found})
+    with transaction.atomic():
+        place.record("rule.deleted", found)
+        delete_rule(place.client, found.pk)
+    return place.to("monitoring", success=_("The rule is deleted."))
+
+
+@post_required(Permission.MANAGE_MONITORING)
+def pause(place: Place, rule: UUID) -> HttpResponse:
+    with transaction.atomic():
+        place.record("rule.paused", pause_for_client(place.client, rule))
+    return place.to("monitoring-rule", success=_("The rule is paused."), rule=rule)
+
+
+@member_required(Permission.MANAGE_MONITORING)
+def resume(place: Place, rule: UUID) -> HttpResponse:
+    """Show the next run and its price; a POST resumes the rule.
+
+    The page asks for a new consent if the subject withdrew it.
+    """
+    found = rules_of(place.client).get(pk=rule)
+    choice = Choice.of(
+        {
+            "subject": found.subject,
+            "checksRequested": found.check_names,
+            "consent": {"mode": "CUSTOMER_ATTESTED"},
+        }
+    )
+    inputs = [one for one in _inputs(choice, place) if one.section == "consent"]
+    if found.consent_withdrawn_at is None or found.pause_reason == "BY_STAFF":
+        inputs = []
+    form = DetailsForm(place.posted, inputs)
+    if form.is_valid():
+        item = build_item(choice, form.values, place.offer) if inputs else {}
+        consent = item.get("consent")
+        attested = ConsentInput.model_validate(consent) if consent else None
+        try:
+            return _resume(place, found, attested)
+        except InvalidRequest as e:
+            form.add_faults(e.faults)
+    shown = {
+        "form": form,
+        "rule": found,
+        "is_due": found.next_run_at <= now(),
+        "price": _price_text(place, found),
+    }
+    return place.render("monitoring/resume", shown)
+
+
+def _price_text(place: Place, rule: Rule) -> str:
+    price = price_of(rule, catalogue(), package_of(rule))
+    return f"{place.account.currency} {price:,.2f}"
+
+
+def _require_shown_price(place: Place, rule: Rule) -> None:
+    """Raise QuoteChanged if a run begins at once for another price than was shown."""
+    shown = place.request.POST.get("price")
+    if rule.next_run_at <= now() and shown != _price_text(place, rule):
+        raise QuoteChanged
+
+
+def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpResponse:
+    with (
+        place.refusing(REFUSALS, "monitoring-rule", rule=rule.pk),
+        transaction.atomic(),
+    ):
+        _require_shown_price(place, rule)
+        found = resume_for_client(place.client, rule.pk, consent, catalogue())
+        place.record("rule.resumed", found)
+    return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule.pk)

@@ -24,8 +24,6 @@ from verification.db.base import force_custom_plan
 from verification.decisions import policies
 from verification.decisions.case_list import open_cases_of
 from verification.figures.summary import Figures
-from verification.privacy.disclosures import record_disclosures
-from verification.privacy.models import Channel
 from verification.reports.models import Report, ReportStatus
 from verification.reports.request import catalogue
 from verification.values.clock import now
@@ -287,7 +285,7 @@ def _alerts(place: Place, figures: Figures) -> Iterator[Need]:
     pk, severity = max(newest, key=lambda row: weight.index(row[1]))
     first = unread.select_related("report").get(pk=pk)
     # The sentence quotes a finding.
-    record_disclosures([first.report_id], Channel.CONSOLE, place.client.actor)
+    place.disclose([first.report_id])
     names = {name: one.title for name, one in catalogue().items()}
     said = next(iter(alert_sentences(first, names)), first.title)
     is_critical = severity == Severity.CRITICAL

@@ -1,11 +1,14 @@
-"""Members launch, retry and cancel a report, and send its links again.
+"""Members launch, retry, cancel and assign reports, and send links again.
 
-Each is a verb of the API. Before money moves, a page shows how much.
+Each is a verb of the API, for one report, or for those chosen in a list: each of these
+goes through the same verb. Before money moves, a page shows how much. A page says of
+which reports a verb was refused, and why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -13,31 +16,47 @@ from uuid import UUID
 
 from django.db import transaction
 from django.http import HttpResponse
+from django.utils.encoding import iri_to_uri
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.links import consent_links
 from verification.consents.subject_messages import reaches_subject
 from verification.console.base import (
+    PAGE_SIZE,
     Place,
     Refusals,
     Text,
+    deciders_of,
+    member_name,
     member_required,
     post_required,
+    refusal_text,
 )
+from verification.console.case_pages import case_refusal, open_case_of
+from verification.console.decision_pages import REFUSALS as NO_DECISION
+from verification.console.order_pages import require_order_rate
 from verification.console.orders import (
     CancellationChanged,
+    LaunchQuote,
     QuoteChanged,
     actions_of,
     cancel_as_quoted,
+    covers,
     fault_text,
     launch_as_quoted,
     links_of,
     quote_cancellations,
     quote_launch,
+    quote_launches,
     quote_retry,
     retry_as_quoted,
 )
+from verification.decisions import cases
+from verification.decisions.cases import CaseRefused
+from verification.decisions.decide import ReportDecisionRefused, obstacle_of
+from verification.decisions.models import Case
 from verification.payments.links import payment_links
 from verification.payments.payer_messages import reaches_payer
 from verification.reports.hosted_links import NotRenewable, ResendTooSoon
@@ -52,8 +71,10 @@ from verification.reports.status import (
     NotLaunchable,
     NotRetryable,
 )
+from verification.web.pages import read_id
 from workspaces.ledger import InsufficientBalance
-from workspaces.members import Permission, require_present
+from workspaces.members import Permission, require_permission, require_present
+from workspaces.models import Member
 
 ENDED = _("The report has ended and stays as it is.")
 NOT_RETRYABLE = _("No failed check can run again.")
@@ -76,6 +97,20 @@ LAUNCH_BLOCKERS = {
 }
 
 
+# Several drafts are launched together or not at all.
+NONE_LAUNCHED = _(
+    "The balance does not cover it. Nothing was launched: top it up first."
+)
+NOT_A_DRAFT = _("It is not a draft.")
+NOT_IN_QUEUE = _("This report needs no decision.")
+NO_CHOICE = _("Choose reports in the list first.")
+NO_ADDRESS = _("Nothing can be sent to this person: hand over the link on its page.")
+NO_MEMBER = _("Choose a member who may decide.")
+CHANGED = _(
+    "The price or the drafts have changed, so nothing was launched. Look again."
+)
+
+
 def blocker_texts(
     reasons: Sequence[LaunchObstacle], gap: ConsentGap | None
 ) -> list[str]:
@@ -83,12 +118,6 @@ def blocker_texts(
     texts = [CONSENT_GAPS[gap]] if gap else []
     texts += [LAUNCH_BLOCKERS[one] for one in reasons if one in LAUNCH_BLOCKERS]
     return [str(text) for text in texts]
-
-
-# Several drafts are launched together or not at all.
-NONE_LAUNCHED = _(
-    "The balance does not cover it. Nothing was launched: top it up first."
-)
 
 
 def launch_refusal_texts(
@@ -260,3 +289,235 @@ def _carry_out(
 
 def _refuse(place: Place, report: Report, why: Text) -> HttpResponse:
     return place.to("reports-detail", error=why, report=report.pk)
+
+
+class NoLink(Exception):
+    """The report waits for nobody who could get a link."""
+
+
+class NoAddress(Exception):
+    """Nothing can be sent to the person who needs the link."""
+
+
+# Why a verb was refused for a report
+RefusedReport = tuple[Report, Text]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The reports that were chosen on one page of the list."""
+
+    place: Place
+    reports: list[Report]
+    # The query of the list, to which the member returns
+    query: str
+
+    def back(self, *, success: Text = "", error: Text = "") -> HttpResponse:
+        answer = self.place.to("reports", success=success, error=error)
+        if self.query:
+            answer["Location"] += f"?{iri_to_uri(self.query)}"
+        return answer
+
+    def render(self, name: str, **shown: Any) -> HttpResponse:
+        more = {"reports": self.reports, "query": self.query}
+        return self.place.render(f"reports/{name}", {**more, **shown})
+
+    def carry_out(
+        self,
+        verb: Callable[[Report], None],
+        refusals: Refusals,
+        done: Callable[..., str],
+    ) -> HttpResponse:
+        """Call the verb for each report, and say for which it was refused."""
+        refused: list[RefusedReport] = []
+        for report in self.reports:
+            try:
+                with transaction.atomic():
+                    verb(report)
+            except tuple(refusals) as e:
+                refused.append((report, refusal_text(refusals, e)))
+        count = len(self.reports) - len(refused)
+        success = done(count) if count else ""
+        if not refused:
+            return self.back(success=success)
+        return self.render("many_done", success=success, refused=refused)
+
+
+@post_required(Permission.SEE)
+def act(place: Place) -> HttpResponse:
+    """Do what the pressed button says with the chosen reports."""
+    typed = place.request.POST
+    chosen = Chosen(place, _read_reports(place), typed.get("query", ""))
+    name = typed.get("verb", "")
+    if name not in VERBS or not chosen.reports:
+        return chosen.back(error=NO_CHOICE)
+    permission, verb = VERBS[name]
+    require_permission(place.member, permission)
+    return verb(chosen)
+
+
+def _read_reports(place: Place) -> list[Report]:
+    """Return the chosen reports of this place, a page of the list at most."""
+    typed = place.request.POST.getlist("report")[:PAGE_SIZE]
+    ids = [id for one in typed if (id := read_id(one))]
+    joined = Report.objects.select_related("consent", "payment", "workspace")
+    found = joined.filter(pk__in=ids, **place.lookups).in_bulk()
+    return [found[id] for id in dict.fromkeys(ids) if id in found]
+
+
+def _cancel(chosen: Chosen) -> HttpResponse:
+    """Show what a cancellation gives back; cancel the reports once it is confirmed."""
+    place, typed = chosen.place, chosen.place.request.POST
+    if "confirmed" not in typed:
+        open_ones = [report for report in chosen.reports if not report.is_ended]
+        if not open_ones:
+            return chosen.render(
+                "many_done", refused=[(one, ENDED) for one in chosen.reports]
+            )
+        shown = quote_cancellations(open_ones)
+        return chosen.render(
+            "many_cancel",
+            count=len(open_ones),
+            ended=len(chosen.reports) - len(open_ones),
+            credit=sum(one.credit for one in shown.values()),
+            digests={pk: one.digest for pk, one in shown.items()},
+        )
+
+    def cancel(report: Report) -> None:
+        require_present(place.member, Permission.ORDER)
+        digest = typed.get(f"shown-{report.pk}", "")
+        cancel_as_quoted(place.client, report.pk, digest)
+        place.record("report.cancelled", report)
+
+    def done(count: int) -> str:
+        text = ngettext(
+            "%(count)s report is cancelled.", "%(count)s reports are cancelled.", count
+        )
+        return text % {"count": count}
+
+    return chosen.carry_out(cancel, REFUSALS, done)
+
+
+def _launch(chosen: Chosen) -> HttpResponse:
+    """Show what the drafts cost; launch them together for the price that was shown."""
+    place, typed = chosen.place, chosen.place.request.POST
+    place.require_live()
+    if "digest" not in typed:
+        return _show_launch(chosen)
+    require_order_rate(place)
+    drafts = [report.pk for report in _quote(chosen).drafts]
+    if not drafts:
+        return _show_launch(chosen)
+    try:
+        with transaction.atomic():
+            require_present(place.member, Permission.ORDER)
+            launch_as_quoted(place.client, drafts, typed["digest"])
+            for report in chosen.reports:
+                if report.pk in drafts:
+                    place.record("report.launched", report)
+    except InsufficientBalance:
+        return _show_launch(chosen, NONE_LAUNCHED)
+    except tuple(REFUSALS):
+        return _show_launch(chosen, CHANGED)
+    text = ngettext(
+        "%(count)s report is launched.", "%(count)s reports are launched.", len(drafts)
+    )
+    return chosen.back(success=text % {"count": len(drafts)})
+
+
+def _quote(chosen: Chosen) -> LaunchQuote:
+    return quote_launches(chosen.place.client, [one.pk for one in chosen.reports])
+
+
+def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
+    quoted = _quote(chosen)
+    refused: list[RefusedReport] = [
+        (report, " ".join(launch_refusal_texts(blockers, gap, faults)))
+        for report, blockers, gap, faults in quoted.refused
+    ]
+    drafts = {report.pk for report in quoted.drafts} | {one.pk for one, _ in refused}
+    refused += [(one, NOT_A_DRAFT) for one in chosen.reports if one.pk not in drafts]
+    return chosen.render(
+        "many_launch",
+        error=error,
+        quoted=quoted,
+        refused=refused,
+        is_covered=covers(chosen.place.client, quoted.charge),
+    )
+
+
+def _resend(chosen: Chosen) -> HttpResponse:
+    """Send each subject or payer another link to the page that waits for them."""
+    place = chosen.place
+
+    def resend(report: Report) -> None:
+        require_present(place.member, Permission.ORDER)
+        actions = actions_of(report)
+        if actions["resend_consent"]:
+            if not reaches_subject(report):
+                raise NoAddress
+            consent_links.resend(place.client, report.pk)
+            place.record("report.consent-resent", report)
+        elif actions["resend_payment"]:
+            if not reaches_payer(report):
+                raise NoAddress
+            payment_links.resend(place.client, report.pk)
+            place.record("report.payment-resent", report)
+        else:
+            raise NoLink
+
+    def done(count: int) -> str:
+        text = ngettext(
+            "%(count)s new link is being sent.",
+            "%(count)s new links are being sent.",
+            count,
+        )
+        return text % {"count": count}
+
+    refusals = {**REFUSALS, NoLink: REFUSALS[NotRenewable], NoAddress: NO_ADDRESS}
+    return chosen.carry_out(resend, refusals, done)
+
+
+def _assign(chosen: Chosen) -> HttpResponse:
+    """Give the cases that nobody has to a member."""
+    place = chosen.place
+    to = _read_decider(place)
+    if to is None:
+        return chosen.back(error=NO_MEMBER)
+
+    def assign(report: Report) -> None:
+        who = place.by.actor
+        obstacle = obstacle_of(report)
+        if obstacle and open_case_of(place, report.pk) is None:
+            raise ReportDecisionRefused(obstacle, report.status)
+        cases.assign(place.client, report.pk, place.member, who, to=to.pk, seen=None)
+
+    def done(count: int) -> str:
+        text = ngettext(
+            "%(name)s has %(count)s report more.",
+            "%(name)s has %(count)s reports more.",
+            count,
+        )
+        return text % {"name": member_name(to), "count": count}
+
+    refusals: Refusals = {
+        Case.DoesNotExist: NOT_IN_QUEUE,
+        CaseRefused: case_refusal,
+        ReportDecisionRefused: lambda e: NO_DECISION[e.obstacle],
+    }
+    return chosen.carry_out(assign, refusals, done)
+
+
+def _read_decider(place: Place) -> Member | None:
+    member: UUID | None = read_id(place.request.POST.get("member", ""))
+    found = deciders_of(place.workspace).select_related("user")
+    return found.filter(pk=member).first() if member else None
+
+
+# The name of a button -> the permission that its verb needs, and the verb
+VERBS: dict[str, tuple[Permission, Callable[[Chosen], HttpResponse]]] = {
+    "launch": (Permission.ORDER, _launch),
+    "cancel": (Permission.ORDER, _cancel),
+    "resend": (Permission.ORDER, _resend),
+    "assign": (Permission.DECIDE_REPORTS, _assign),
+}

@@ -54,7 +54,6 @@ from verification.decisions.decide import Maker, ReportDecisionRefused
 from verification.decisions.notices import reports_under_correction
 from verification.documents.report import report_pdf
 from verification.privacy.certificates import certificate_pdf
-from verification.privacy.disclosures import record_disclosures
 from verification.privacy.erasure import erasure_of
 from verification.privacy.models import Channel, Erasure
 from verification.privacy.retention import is_kept_longer, kept_until
@@ -125,8 +124,7 @@ def listing(place: Place) -> HttpResponse:
         sort=form.order,
         **place.paging,
     )
-    rated = [row.pk for row in page.rows if row.risk_score is not None]
-    record_disclosures(rated, Channel.CONSOLE, place.client.actor)
+    place.disclose_risks(page.rows)
     may_decide = Permission.DECIDE_REPORTS in place.offered
     shown = {
         "form": form,
@@ -198,7 +196,7 @@ def _render_report(
     place: Place, found: Report, form: DecisionForm | None = None
 ) -> HttpResponse:
     place.record("report.opened", found)
-    record_disclosures([found.pk], Channel.CONSOLE, place.client.actor)
+    place.disclose([found.pk])
     rows = list(found.results.select_related("definition").order_by("position"))
     results = [result_context(result, found) for result in rows]
     paid = [row for row, one in zip(rows, results, strict=True) if not one["is_unpaid"]]
@@ -303,7 +301,7 @@ def _kept_text(report: Report) -> str:
 def pdf(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
     place.record("report.pdf-downloaded", found)
-    record_disclosures([found.pk], Channel.PDF, place.client.actor)
+    place.disclose([found.pk], Channel.PDF)
     document = report_pdf(found, get_language() or "en")
     return attachment(document, f"report-{found.pk}.pdf")
 

@@ -1,29 +1,70 @@
-"""The subject's pages to object, to have everything deleted, and to ask for the rest.
+"""The subject's pages to object, erase, ask for the rest, dispute, and have reviewed.
 
 They lie behind the gate of `subject_data`. A page asks before each step; the page after
-it stays readable with the same link, as an erased report names nobody.
+it stays readable with the same link, as an erased report names nobody. The link in the
+message about a declined application opens its notice (`decisions.notices`), which
+offers a review by a person if none has looked at it.
 """
 
 from __future__ import annotations
 
-import orjson
-from django.http import Http404, HttpRequest, HttpResponse
-from django.utils.translation import get_language
-from django.views.decorators.http import require_safe
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import wraps
+from typing import Any, Concatenate
+from uuid import UUID
 
+import orjson
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from verification.checks.finding_words import summary_text
+from verification.checks.models import CheckResult, ResultStatus
+from verification.consents.models import Consent
+from verification.decisions import notices
+from verification.decisions.decide import successor_of
+from verification.decisions.models import (
+    AdverseNotice,
+    DecisionState,
+    DecisionStatus,
+    FactKind,
+    reason_text,
+)
+from verification.documents.decline_notice import notice_pdf
+from verification.files.uploads import ACCEPTED, status_of
+from verification.hosted import forms, subject_data_page
 from verification.hosted.consent_page import OpenConsent
 from verification.hosted.hosted_pages import (
     ASK_OR_DO,
+    render_page,
+    require_rate,
     see_other,
 )
 from verification.hosted.subject_data import (
+    DOWNLOADS_PER_MINUTE,
+    SubjectPages,
+    data_context,
     data_required,
     proof_of,
     render_data,
     subject_pages,
     subject_required,
 )
+from verification.privacy import access, corrections
 from verification.privacy.certificates import certificate_pdf, signed_members
+from verification.privacy.corrections import (
+    MAX_DOCUMENTS,
+    AlreadyDisputed,
+    NoFinding,
+    NotWithdrawable,
+    Statement,
+    TooManyCorrections,
+)
 from verification.privacy.erasure import (
     ErasureHeld,
     erasure_of,
@@ -31,11 +72,18 @@ from verification.privacy.erasure import (
     waiting_erasure,
 )
 from verification.privacy.joins import ask_to_join, newest_join, waits_for_answer
-from verification.privacy.models import Erasure, Origin
+from verification.privacy.models import Correction, Erasure, Origin, RequestKind
 from verification.privacy.objections import object_to_use
 from verification.privacy.people import Person, is_held
+from verification.privacy.reviews import request_review
+from verification.reports.models import Report
 from verification.reports.status import SUBJECT_ACTOR
-from verification.web.pages import attachment
+from verification.values.clock import now
+from verification.web.pages import View, attachment
+from workspaces import rate_limits
+
+# The statements that one person may send by their link.
+FORMS_PER_MINUTE = 6
 
 
 @ASK_OR_DO
@@ -149,3 +197,201 @@ def _ended_erasure(visited: OpenConsent) -> Erasure:
     if erasure is None or erasure.ended_at is None:
         raise Http404
     return erasure
+
+
+@ASK_OR_DO
+@subject_required
+def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpResponse:
+    """Show the form; a POST opens the correction of this finding."""
+    found = CheckResult.objects.select_related("definition", "report").filter(
+        pk=result, status=ResultStatus.COMPLETED, disputed_at=None
+    )
+    wrong = found.first()
+    if wrong is None or not _sees(visited, wrong.report):
+        return subject_pages.redirect(visited.consent.pk)
+    if request.method != "POST":
+        return _render_dispute(request, visited, wrong, forms.DisputeForm())
+    require_rate(
+        rate_limits.count(f"corrections:{visited.consent.pk}", FORMS_PER_MINUTE)
+    )
+    form = forms.DisputeForm(request.POST, request.FILES.getlist("documents"))
+    if form.is_valid():
+        statement = Statement(
+            form.cleaned_data["what"],
+            form.cleaned_data["why"],
+            get_language() or "en",
+        )
+        try:
+            opened = corrections.open_correction(
+                wrong.report_id, wrong.pk, statement, form.files_read
+            )
+        except (AlreadyDisputed, NoFinding):
+            return subject_pages.redirect(visited.consent.pk)
+        except TooManyCorrections:
+            form.add_error(
+                "what", _("You told us of many mistakes today. Go on tomorrow")
+            )
+        else:
+            return _to_correction(visited, opened)
+    return _render_dispute(request, visited, wrong, form)
+
+
+@ASK_OR_DO
+@subject_required
+def show_correction(
+    request: HttpRequest, visited: OpenConsent, correction: UUID
+) -> HttpResponse:
+    """Show how far a correction is; a POST withdraws it."""
+    found = Correction.objects.select_related("request", "report", "result__definition")
+    row = found.filter(pk=correction).first()
+    if row is None or not _sees(visited, row.report):
+        return subject_pages.redirect(visited.consent.pk)
+    if request.method == "POST":
+        # If it is decided, the page says how.
+        with suppress(NotWithdrawable):
+            corrections.withdraw(row.pk)
+        return _to_correction(visited, row)
+    view = subject_data_page.correction_view(row, row.report.workspace)
+    documents = [document.name for document in row.documents.order_by("id")]
+    return render_data(request, visited, "correction", view=view, documents=documents)
+
+
+def _sees(visited: OpenConsent, report: Report) -> bool:
+    """Return whether the visitor's page shows this report, and not that it is gone."""
+    own = visited.consent.report
+    return own.erased_at is None and access.is_one_of(proof_of(visited), report)
+
+
+def _to_correction(visited: OpenConsent, correction: Correction) -> HttpResponse:
+    arguments = [visited.consent.pk, correction.pk]
+    return see_other(reverse("hosted:data-correction", args=arguments))
+
+
+def _render_dispute(
+    request: HttpRequest,
+    visited: OpenConsent,
+    wrong: CheckResult,
+    form: forms.DisputeForm,
+) -> HttpResponse:
+    (seen,) = access.load_reports([wrong.report], now())
+    is_about_another = wrong.pk in seen.strangers
+    shown: dict[str, Any] = {
+        "form": form,
+        "check": wrong.definition.title,
+        "summary": ""
+        if is_about_another
+        else summary_text(
+            wrong.name, seen.finding(wrong), wrong.score, to_subject=True
+        ),
+        "numbers": range(1, MAX_DOCUMENTS + 1),
+        "accepted": ACCEPTED,
+        "days": settings.SUBJECT_REQUEST_DAYS[RequestKind.CORRECTION],
+    }
+    context = data_context(visited) | shown
+    status = status_of(form)
+    page = render_page(request, "data/dispute", context, status)
+    if status != 200:
+        page["Retry-After"] = str(rate_limits.WINDOW_SECONDS)
+    return page
+
+
+NoticeView = Callable[
+    Concatenate[HttpRequest, OpenConsent, AdverseNotice, ...], HttpResponse
+]
+
+
+class NoticeLinks(SubjectPages):
+    """The links of notices, which lead to the newest notice of the report."""
+
+    def path_of(self, row: UUID) -> str:
+        return f"{super().path_of(row)}notice"
+
+    def visit_by_link(self, generation: int) -> dict[str, Any]:
+        """Let the proof lead to the notice, and not to the page of the data."""
+        return {**super().visit_by_link(generation), "is_for_notice": True}
+
+
+open_notice = NoticeLinks().link_view(Consent)
+
+
+@require_safe
+@data_required
+def newest_notice(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
+    """Lead to the newest notice; from then on the page of the data shows the data."""
+    response = subject_pages.store(replace(visited.visit, is_for_notice=False))
+    if found := visited.consent.report.notices.order_by("-pk").first():
+        response["Location"] = _notice_path(visited, found)
+    return response
+
+
+def notice_required(view: NoticeView) -> View:
+    """Let in the subject of the notice; redirect others to their own page."""
+
+    @data_required
+    @wraps(view)
+    def gated(request: HttpRequest, visited: OpenConsent, notice: UUID) -> HttpResponse:
+        rows = AdverseNotice.objects.select_related("decision", "report__workspace")
+        found = rows.filter(pk=notice).first()
+        if found is None or not access.is_one_of(proof_of(visited), found.report):
+            return subject_pages.redirect(visited.consent.pk)
+        return view(request, visited, found)
+
+    return gated
+
+
+@require_safe
+@notice_required
+def show_notice(
+    request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
+) -> HttpResponse:
+    notices.record_reading(notice, FactKind.OPENED)
+    return render_data(request, visited, "notice", **_notice_context(notice))
+
+
+@require_safe
+@notice_required
+def download_notice(
+    request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
+) -> HttpResponse:
+    require_rate(rate_limits.count(f"downloads:{notice.pk}", DOWNLOADS_PER_MINUTE))
+    notices.record_reading(notice, FactKind.DOWNLOADED)
+    document = notice_pdf(notice, get_language() or "en")
+    return attachment(document, f"{notice.number}.pdf")
+
+
+@require_POST
+@notice_required
+def ask_for_review(
+    request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
+) -> HttpResponse:
+    request_review(notice.pk)
+    return see_other(_notice_path(visited, notice))
+
+
+def _notice_path(visited: OpenConsent, notice: AdverseNotice) -> str:
+    return reverse("hosted:data-notice", args=[visited.consent.pk, notice.pk])
+
+
+def _notice_context(notice: AdverseNotice) -> dict[str, Any]:
+    language = get_language() or "en"
+    decision = notice.decision
+    successor = successor_of(decision)
+    disputable = CheckResult.objects.filter(
+        pk__in=notice.result_ids, status=ResultStatus.COMPLETED, disputed_at=None
+    )
+    return {
+        "notice": notice,
+        "decision": decision,
+        "reasons": [reason_text(reason) for reason in decision.reasons],
+        "bureaus": notices.bureaus_of(notice),
+        "law": notices.law(language),
+        "free_copy": notices.free_copy(language),
+        "is_waiting": decision.state == DecisionState.WAITING,
+        "is_withdrawn": decision.state == DecisionState.WITHDRAWN,
+        # The decision that replaces it
+        "later": successor,
+        "is_approved": bool(successor and successor.status == DecisionStatus.APPROVED),
+        "can_be_reviewed": notice.can_be_reviewed and successor is None,
+        "results": disputable.select_related("definition"),
+        "review_days": settings.SUBJECT_REQUEST_DAYS[RequestKind.REVIEW],
+    }
