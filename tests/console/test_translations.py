@@ -48,7 +48,7 @@ MODULES = [
 IN_CODE = re.compile(
     r'\b(?:(?:_|gettext_lazy)\(|pgettext_lazy\(\s*"[^"]+",)\s*"([^"]+)"'
 )
-PLURALS_IN_CODE = re.compile(r'\bngettext\(\s*"([^"]+)",\s*"([^"]+)"')
+PLURALS_IN_CODE = re.compile(r'\bngettext(?:_lazy)?\(\s*"([^"]+)",\s*"([^"]+)"')
 # Words of the API, which are the same in every language, and what languages and
 # formats are called.
 SAME = {"English", "Kiswahili", "doctype", "html", "nbsp", "EAT", "CSV", "PDF", "ms"}

@@ -55,7 +55,7 @@ from verification.console.batch_uploads import (
     choose_columns,
     store_upload,
 )
-from verification.console.batches import judge_upload, place_batch
+from verification.console.batches import judge, place_batch
 from verification.console.orders import Choice, Offer
 from verification.decisions import notices
 from verification.files.inspection import inspect
@@ -648,7 +648,7 @@ class World:
                 self.order_upload(client, Upload.objects.get(pk=upload.pk))
 
     def order_upload(self, client: Client, upload: Upload) -> None:
-        judged = judge_upload(client, OpenUpload.of(upload))
+        judged = judge(client, OpenUpload.of(upload))
         assert judged.quote, judged.faults
         digest = judged.quote.digest
         report_ids = place_batch(

@@ -316,6 +316,7 @@ class Place:
         *,
         success: Text = "",
         error: Text = "",
+        query: str = "",
         **arguments: Any,
     ) -> HttpResponse:
         """Redirect to a page, which shows the message. The browser follows with GET."""
@@ -323,9 +324,16 @@ class Place:
             messages.success(self.request, str(success))
         if error:
             messages.error(self.request, str(error))
-        response = HttpResponseRedirect(self.url(name, **arguments))
+        url = self.url(name, **arguments)
+        response = HttpResponseRedirect(f"{url}?{query}" if query else url)
         response.status_code = 303
         return response
+
+    def to_report(
+        self, report: UUID, *, success: Text = "", error: Text = ""
+    ) -> HttpResponse:
+        """Redirect to the page of a report, which shows the message."""
+        return self.to("reports-detail", success=success, error=error, report=report)
 
     @contextmanager
     def refusing(

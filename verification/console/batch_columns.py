@@ -33,7 +33,6 @@ from verification.console.orders import (
     Choice,
     Input,
     Offer,
-    Values,
     inputs_of,
     is_phone,
 )
@@ -218,22 +217,6 @@ def _looks_like(cell: Cell, one: Input, choice: Choice) -> bool:
     if shape is None or one.path[-1] not in {"idNumber", "kraPin"}:
         return False
     return shape.fits(text) and digits >= FEWEST_DIGITS and not text.startswith("0")
-
-
-def missing_columns(
-    columns: Mapping[int, str], choice: Choice, offer: Offer, common: Values
-) -> list[Input]:
-    """Return the inputs of the subject that the order needs and no column has."""
-    given = {name for name in columns.values() if name}
-    given |= {name for name, text in common.items() if text}
-    inputs = [one for one in inputs_of(choice, offer) if one.section == "subject"]
-    labels = {str(one.label) for one in inputs if one.name in given}
-    return [
-        one
-        for one in inputs
-        if one.name not in given
-        and (one.is_required or (one.other and str(one.other) not in labels))
-    ]
 
 
 def remember_columns(

@@ -60,7 +60,7 @@ from verification.console.batches import (
     checks_of,
     columns_of,
     common_inputs,
-    judge_upload,
+    judge,
     orders_before,
     place_batch,
     reports_of,
@@ -306,7 +306,7 @@ def _change(place: Place, kept: Upload, step: str) -> HttpResponse:
         mend_rows(client, kept.pk, _typed_cells(place, opened), ignored)
     if step == "skip":
         opened = OpenUpload.of(_uploads(place).get(pk=kept.pk))
-        skip_rows(client, kept.pk, judge_upload(client, opened).faulty_numbers)
+        skip_rows(client, kept.pk, judge(client, opened).faulty_numbers)
     return place.to("reports-batch", batch=kept.pk)
 
 
@@ -336,7 +336,7 @@ def _show_upload(place: Place, kept: Upload, error: Text = "") -> HttpResponse:
     if not is_known or "columns" in place.request.GET:
         form = ColumnsForm(None, opened, columns, place.offer)
         return _show_columns(place, kept, opened, columns, form)
-    judged = judge_upload(place.client, opened)
+    judged = judge(place.client, opened)
     rows, sheet = judged.rows, opened.sheet
     headings = _headings(opened, judged)
     shown = {
@@ -463,7 +463,6 @@ def _faults_context(
 def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
     quote = judged.quote
     assert quote  # noqa: S101
-    lines = [line for order in quote.orders for line in order.lines]
     reached = ["email", *(["phone"] if sms_is_configured() else [])]
     unreached = [
         row.line.number
@@ -472,8 +471,8 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
     ]
     return {
         "quote": quote,
-        "totals": _totals(lines),
-        "reused": sum(line.reused_at is not None for line in lines),
+        "totals": _totals(quote.lines),
+        "reused": sum(line.reused_at is not None for line in quote.lines),
         "unreached": unreached,
         "is_covered": covers(place.client, quote.charge),
         "others": _others(place, judged, quote),
@@ -485,12 +484,11 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
 
 def _others(place: Place, judged: Judged, quote: Quote) -> list[tuple[int, Report]]:
     """Return newer reports about subjects of the file, each with its row."""
-    orders = [one.order for one in quote.orders]
     rows = {
         order.subject.in_workspace(*place.client.where).id: row.line.number
-        for row, order in zip(judged.rows.rows, orders, strict=True)
+        for row, order in zip(judged.rows.rows, quote.orders, strict=True)
     }
-    found = same_subject_reports(place.client, orders)
+    found = same_subject_reports(place.client, quote.orders)
     return [(rows[report.subject_id], report) for report in found]
 
 
@@ -529,7 +527,7 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
     """Order all rows, or save them as drafts; then show how they go on."""
     typed, opened = place.request.POST, OpenUpload.of(kept)
     columns = opened.mapping(place.client, place.offer)
-    judged = judge_upload(place.client, opened)
+    judged = judge(place.client, opened)
     quote = judged.quote
     if columns.unsure or quote is None:
         return _show_upload(place, kept)
@@ -658,7 +656,7 @@ def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
         "error": error,
         "quoted": quoted,
         "totals": _totals(quoted.lines),
-        "total": sum(line.price for line in quoted.lines),
+        "total": quoted.total,
         "refused": [
             (rows[report.pk], report, launch_refusal_texts(blockers, gap, faults))
             for report, blockers, gap, faults in quoted.refused

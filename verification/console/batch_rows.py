@@ -7,7 +7,7 @@ is no row, such as a total, is left out; a row without a plausible name is a fau
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -15,7 +15,7 @@ from functools import lru_cache
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
 
-from verification.batches.cells import Cell, Kind, Line, Sheet
+from verification.batches.cells import Cell, Kind, Line
 from verification.batches.headings import fold, is_footer, is_name
 from verification.console.base import Text
 from verification.console.orders import (
@@ -25,9 +25,7 @@ from verification.console.orders import (
     ON,
     Choice,
     Input,
-    Offer,
     Values,
-    inputs_of,
     repair,
 )
 from verification.reports.models import IDENTIFIERS
@@ -115,36 +113,7 @@ class Rows:
         return [line.number for line in self.skipped]
 
 
-def read_rows(
-    sheet: Sheet,
-    choice: Choice,
-    common: Values,
-    offer: Offer,
-    columns: Mapping[int, str],
-    *,
-    ignored: Collection[int],
-    skipped: Collection[int],
-) -> Rows:
-    """Return the rows of a sheet as texts by the name of an input.
-
-    `columns` are names of inputs, and "" for those that are ignored.
-    """
-    inputs = {one.name: one for one in inputs_of(choice, offer)}
-    used = {n: columns[n] for n in sorted(columns) if columns[n] in inputs}
-    found = Rows([], used, inputs, [], [])
-    heading = [cell.text for cell in sheet.header.cells]
-    for line in sheet.rows:
-        texts = [cell.text for cell in line.cells]
-        if line.number in ignored or texts == heading or _is_remark(line, used):
-            found.ignored.append(line)
-        elif line.number in skipped:
-            found.skipped.append(line)
-        else:
-            found.rows.append(_read_row(line, used, inputs, common, choice))
-    return found
-
-
-def _is_remark(line: Line, columns: Mapping[int, str]) -> bool:
+def is_remark(line: Line, columns: Mapping[int, str]) -> bool:
     """Return whether the line holds nothing for an order, or is a total or remark."""
     filled = [(name, text) for n, name in columns.items() if (text := line.at(n).text)]
     # The word for a total may stand in the column of ID numbers.
@@ -153,7 +122,7 @@ def _is_remark(line: Line, columns: Mapping[int, str]) -> bool:
     return not filled or (is_footer(first) and telling.isdisjoint(IDENTIFYING))
 
 
-def _read_row(
+def read_row(
     line: Line,
     columns: Mapping[int, str],
     inputs: Mapping[str, Input],

@@ -28,11 +28,10 @@ from verification.console.batch_columns import (
     Columns,
     find_headings,
     guess_columns,
-    missing_columns,
     remember_columns,
 )
-from verification.console.batch_rows import Rows, read_rows
-from verification.console.orders import Choice, Input, Offer, Values
+from verification.console.batch_rows import Rows, is_remark, read_row
+from verification.console.orders import Choice, Input, Offer, Values, inputs_of
 from verification.db.ids import uuid7
 from verification.reports.models import Subject
 from verification.values.clock import now
@@ -117,19 +116,36 @@ class OpenUpload:
         return guess_columns(client, self.original, self.choice, offer)
 
     def missing(self, columns: Mapping[int, str], offer: Offer) -> list[Input]:
-        """Return the inputs that the order needs and no column has."""
-        return missing_columns(columns, self.choice, offer, self.common)
+        """Return the inputs of the subject that the order needs and no column has."""
+        given = {name for name in columns.values() if name}
+        given |= {name for name, text in self.common.items() if text}
+        found = inputs_of(self.choice, offer)
+        inputs = [one for one in found if one.section == "subject"]
+        labels = {str(one.label) for one in inputs if one.name in given}
+        return [
+            one
+            for one in inputs
+            if one.name not in given
+            and (one.is_required or (one.other and str(one.other) not in labels))
+        ]
 
     def read(self, client: Client, offer: Offer) -> Rows:
-        return read_rows(
-            self.sheet,
-            self.choice,
-            self.common,
-            offer,
-            self.mapping(client, offer).inputs,
-            ignored=self.ignored,
-            skipped=self.skipped,
-        )
+        """Return the rows as texts by the name of an input."""
+        columns = self.mapping(client, offer).inputs
+        inputs = {one.name: one for one in inputs_of(self.choice, offer)}
+        used = {n: columns[n] for n in sorted(columns) if columns[n] in inputs}
+        found, sheet = Rows([], used, inputs, [], []), self.sheet
+        heading = [cell.text for cell in sheet.header.cells]
+        for line in sheet.rows:
+            is_heading = [cell.text for cell in line.cells] == heading
+            if line.number in self.ignored or is_heading or is_remark(line, used):
+                found.ignored.append(line)
+            elif line.number in self.skipped:
+                found.skipped.append(line)
+            else:
+                row = read_row(line, used, inputs, self.common, self.choice)
+                found.rows.append(row)
+        return found
 
 
 def _by_text(found: Mapping[int, str]) -> dict[str, str]:

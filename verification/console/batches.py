@@ -143,11 +143,13 @@ class Judged:
         return [(inputs[name].label, numbers) for name, numbers in found.items()]
 
 
-def judge(client: Client, rows: Rows, choice: Choice, offer: Offer) -> Judged:
+def judge(client: Client, opened: OpenUpload) -> Judged:
     """Quote the rows, or return their faults. It stores nothing.
 
     The rules stop at MAX_FAULTS: the rows without a fault so far are judged again.
     """
+    choice, offer = opened.choice, Offer.to(client)
+    rows = opened.read(client, offer)
     items = [build_item(choice, row.values, offer) for row in rows.rows]
     numbers = rows.column_numbers
     faults = [
@@ -212,8 +214,8 @@ def _find_repeats(
     """Yield a fault for each row about the subject of an earlier row."""
     rows, numbers = judged.rows, judged.rows.column_numbers
     wrong, earlier = judged.faulty_numbers, dict[UUID, int]()
-    for row, quoted in zip(asked, quote.orders, strict=True):
-        subject = quoted.order.subject.in_workspace(*client.where).id
+    for row, order in zip(asked, quote.orders, strict=True):
+        subject = order.subject.in_workspace(*client.where).id
         if row.line.number in wrong:
             continue
         if subject not in earlier:
@@ -248,11 +250,6 @@ def orders_before(client: Client, sheet: Sheet) -> list[Batch]:
     ).first():
         found.append(one)
     return found
-
-
-def judge_upload(client: Client, opened: OpenUpload) -> Judged:
-    offer = Offer.to(client)
-    return judge(client, opened.read(client, offer), opened.choice, offer)
 
 
 def place_batch(

@@ -224,15 +224,11 @@ def take_next(place: Place) -> HttpResponse:
     try:
         case = verbs.take_next(place.client, place.member, place.by.actor, held=held)
     except CaseRefused:
-        taken = place.to(
-            "queue", error=_("You got a report since this page was shown.")
-        )
-        taken["Location"] += f"?holder={Holder.MINE}"
-        return taken
+        error = _("You got a report since this page was shown.")
+        return place.to("queue", error=error, query=f"holder={Holder.MINE}")
     if case is None:
         return place.to("queue", success=_("Nothing waits for you to take it."))
-    done = _("The report is assigned to you.")
-    return place.to("reports-detail", success=done, report=case.pk)
+    return place.to_report(case.pk, success=_("The report is assigned to you."))
 
 
 @post_required(Permission.DECIDE_REPORTS)
@@ -243,7 +239,7 @@ def assign(place: Place, report: UUID) -> HttpResponse:
     if not form.is_valid():
         # The member left, or the role was taken, since the page was shown.
         error = _("Nothing was done: this member may not decide.")
-        return place.to("reports-detail", error=error, report=report)
+        return place.to_report(report, error=error)
     to, seen = form.cleaned_data["member"], form.cleaned_data["seen"]
     with place.refusing({CaseRefused: case_refusal}, "reports-detail", report=report):
         verbs.assign(
@@ -257,7 +253,7 @@ def assign(place: Place, report: UUID) -> HttpResponse:
     done: Text = _("Nobody has it now.")
     if to:
         done = _("%(name)s has it now.") % {"name": member_name(to)}
-    return place.to("reports-detail", success=done, report=report)
+    return place.to_report(report, success=done)
 
 
 @post_required(Permission.DECIDE_REPORTS)
@@ -266,11 +262,11 @@ def add_note(place: Place, report: UUID) -> HttpResponse:
     form = CaseNoteForm(place.posted)
     if not form.is_valid():
         error = _("Nothing was done: write a note of at most 1,000 characters.")
-        return place.to("reports-detail", error=error, report=report)
+        return place.to_report(report, error=error)
     text = form.cleaned_data["text"]
     with place.refusing({CaseRefused: case_refusal}, "reports-detail", report=report):
         verbs.add_note(place.client, report, place.member, place.by.actor, text)
-    return place.to("reports-detail", success=_("The note is added."), report=report)
+    return place.to_report(report, success=_("The note is added."))
 
 
 @member_required(write=Permission.MANAGE_SETTINGS)
@@ -294,7 +290,7 @@ def to_next(place: Place, report: UUID, done: str, after: Case | None) -> HttpRe
     `after` is the case before the decision.
     """
     if after is None:
-        return place.to("reports-detail", success=done, report=report)
+        return place.to_report(report, success=done)
     case = verbs.next_case(place.client, place.member, place.by.actor, after)
     if case is None:
         nothing = _("No other case is left for you.")
@@ -305,9 +301,7 @@ def to_next(place: Place, report: UUID, done: str, after: Case | None) -> HttpRe
     said = _("This is the next case. Left: %(left)s.")
     if case.assignee_id:
         said = _("The next case is yours. Left: %(left)s.")
-    return place.to(
-        "reports-detail", success=f"{done} {said % {'left': left}}", report=case.pk
-    )
+    return place.to_report(case.pk, success=f"{done} {said % {'left': left}}")
 
 
 def open_case_of(place: Place, report: UUID) -> Case | None:
@@ -402,7 +396,8 @@ def approve(place: Place) -> HttpResponse:
     if is_all := "all" in asked and form.is_valid():
         ids = _listed(place, form)
     elif not ids:
-        return _to(place, "queue", form, error=_("Choose at least one report first."))
+        error = _("Choose at least one report first.")
+        return place.to("queue", error=error, query=_query(form))
     found = sort_cases(place.client, place.member, ids)
     return _ask(place, form, found, len(ids), is_all=is_all)
 
@@ -427,9 +422,9 @@ def _ask(
         "left_out": left_out,
         "left_out_count": sum(count for _why, count, _cases in left_out),
         "later": len(found.clear) - len(clear),
-        "filters": _query(form),
+        "filters": _filters(form),
         "is_all": is_all,
-        "back": urlencode(_query(form)),
+        "back": _query(form),
         "is_cut": examined == MAX_EXAMINED,
         "most": MAX_EXAMINED,
     }
@@ -451,27 +446,17 @@ def _approve(place: Place, form: QueueForm, ids: list[UUID]) -> HttpResponse:
     if "all" in place.request.POST and form.is_valid():
         listed = _listed(place, form)
         if sort_cases(place.client, place.member, listed).clear:
-            return _to(place, "queue-approve", form, success=said, all="on")
-    return _to(place, "queue", form, success=said)
+            query = _query(form, all="on")
+            return place.to("queue-approve", success=said, query=query)
+    return place.to("queue", success=said, query=_query(form))
 
 
-def _to(
-    place: Place,
-    name: str,
-    form: QueueForm,
-    *,
-    success: str = "",
-    error: Text = "",
-    **more: str,
-) -> HttpResponse:
-    """Redirect to a page with the filters that the list had."""
-    answer = place.to(name, success=success, error=error)
-    if query := urlencode({**_query(form), **more}):
-        answer["Location"] += f"?{query}"
-    return answer
+def _query(form: QueueForm, **more: str) -> str:
+    """Return the query of a page with the filters that the list had."""
+    return urlencode({**_filters(form), **more})
 
 
-def _query(form: QueueForm) -> dict[str, str]:
+def _filters(form: QueueForm) -> dict[str, str]:
     return {
         name: "on" if value is True else str(value)
         for name, value in form.chosen.items()

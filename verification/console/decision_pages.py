@@ -395,9 +395,8 @@ def _answer(
         by = made.withdrawn_by_user if is_withdrawn else made.second_by_user
         if made.state in after and by == place.member.user_id:
             # A double click
-            return place.to("reports-detail", success=SENT_BEFORE, report=report_id)
-        why = REFUSALS[e.obstacle]
-        return place.to("reports-detail", error=why, report=report_id)
+            return place.to_report(report_id, success=SENT_BEFORE)
+        return place.to_report(report_id, error=REFUSALS[e.obstacle])
     return after_decision(place, answered, case)
 
 
@@ -410,8 +409,7 @@ def after_decision(place: Place, decision: Decision, case: Case | None) -> HttpR
     state, report_id = S(decision.state), decision.report_id
     notice = AdverseNotice.objects.filter(decision=decision).first()
     if notice and notice.state == NoticeState.UNDELIVERED:
-        done = UNREACHED[state]
-        return place.to("reports-detail", success=done, report=report_id)
+        return place.to_report(report_id, success=UNREACHED[state])
     is_over = state not in {S.REFUSED, S.WITHDRAWN}
     return to_next(place, report_id, str(OUTCOMES[state]), case if is_over else None)
 

@@ -120,8 +120,7 @@ def resend(place: Place, notice: UUID) -> HttpResponse:
     with refusing, transaction.atomic():
         sent = notices.resend(place.client, notice, place.member)
         place.record("notice.sent-again", sent)
-    done = _("The notice is on its way.")
-    return place.to("reports-detail", success=done, report=report_id)
+    return place.to_report(report_id, success=_("The notice is on its way."))
 
 
 @post_required(Permission.DECIDE_REPORTS)
@@ -130,14 +129,12 @@ def hand_over(place: Place, notice: UUID) -> HttpResponse:
     report_id = _find(place, notice).report_id
     form = HandOverForm(place.posted)
     if not form.is_valid():
-        error = _("Say who handed it over, and when.")
-        return place.to("reports-detail", error=error, report=report_id)
+        return place.to_report(report_id, error=_("Say who handed it over, and when."))
     with place.refusing(REFUSALS, "reports-detail", report=report_id):
         notices.hand_over(
             place.client, notice, place.member, place.by.actor, **form.cleaned_data
         )
-    done = _("The hand-over is recorded.")
-    return place.to("reports-detail", success=done, report=report_id)
+    return place.to_report(report_id, success=_("The hand-over is recorded."))
 
 
 @member_required(Permission.DECIDE_REPORTS)

@@ -40,9 +40,10 @@ from verification.console.orders import (
     item_to_repeat,
     path_in_item,
     place_order,
-    price_item,
+    quote_items,
     read_values,
     require_known,
+    same_subject_reports,
     save_draft,
 )
 from verification.console.templatetags.console import moment, money
@@ -128,7 +129,7 @@ def repeat(place: Place, report: UUID) -> HttpResponse:
     place.require_live()
     if found.subject is None:
         erased = _("The details of the subject were erased.")
-        return place.to("reports-detail", error=erased, report=found.pk)
+        return place.to_report(found.pk, error=erased)
     place.record("report.opened", found)
     return _show_item(place, item_to_repeat(found, place.offer))
 
@@ -138,8 +139,7 @@ def edit(place: Place, report: UUID) -> HttpResponse:
     """Edit a draft by the page of an order, which saves it."""
     draft = place.get_report(report)
     if draft.status != ReportStatus.DRAFT or draft.subject is None:
-        error = _("Only a draft can be edited.")
-        return place.to("reports-detail", error=error, report=report)
+        return place.to_report(report, error=_("Only a draft can be edited."))
     if place.posted is None:
         place.record("report.opened", draft)
         return _show_item(place, as_item(draft), draft)
@@ -224,7 +224,8 @@ def _read(place: Place) -> OrderForm:
         # Add the faults that the API finds in the other fields.
         item = build_item(chosen.choice, details.values, place.offer)
         try:
-            price_item(place.client, item, draft=place.request.POST["step"] != "order")
+            is_draft = place.request.POST["step"] != "order"
+            quote_items(place.client, [item], draft=is_draft)
         except InvalidRequest as e:
             details.add_faults(e.faults)
     return OrderForm(chosen, details)
@@ -245,22 +246,23 @@ def _render(
     The page says what differs from a quote that has `changed`.
     """
     choice, offer = form.choice.choice, place.offer
-    price = estimate_price(choice, offer)
+    price, others = estimate_price(choice, offer), list[Report]()
     if choice.definitions(offer) and (texts is not None or not form.errors):
         values = form.details.values if texts is None else texts
         is_draft = draft is not None or choice.is_draft_only(offer)
         item = build_item(choice, values, offer)
         try:
-            price = price_item(place.client, item, draft=is_draft)
+            price = quote_items(place.client, [item], draft=is_draft)
+            others = same_subject_reports(place.client, price.orders)
         except InvalidRequest as e:
             if shows_faults:
                 form.details.add_faults(_of_typed(e.faults, values))
     if changed:
-        new = [one for one in price.others if str(one.pk) not in changed.known]
+        new = [one for one in others if str(one.pk) not in changed.known]
         error = CHANGED
         if new:
             error = format_html(str(REPEATED), time=moment(new[0].created_at))
-    known = [str(report.pk) for report in price.others]
+    known = [str(report.pk) for report in others]
     quote = SeenQuote(uuid4().hex, price.digest, known)
     shown = {
         **choice_context(choice, offer),
@@ -268,7 +270,7 @@ def _render(
         "draft": draft,
         "error": error,
         "price": price,
-        "others": [one for one in price.others if one != draft],
+        "others": [one for one in others if one != draft],
         "is_covered": covers(place.client, price.charge),
         "sealed": seal_quote(place, quote),
         "takes_payments": accepts_payments(place.environment),
@@ -315,7 +317,7 @@ def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
         )
     else:
         done = _("The draft is saved.") if is_draft else _ordered(place, choice, ids[0])
-    return place.to("reports-detail", success=done, report=ids[0])
+    return place.to_report(ids[0], success=done)
 
 
 def _ordered(place: Place, choice: Choice, report_id: UUID) -> SafeString:
@@ -360,6 +362,6 @@ def _save(place: Place, draft: Report, form: OrderForm) -> HttpResponse:
         error = _("Only a draft can be edited.")
         if e.status == ReportStatus.DRAFT:
             error = _("It is paid already: price and payer stay as they are.")
-        return place.to("reports-detail", error=error, report=draft.pk)
+        return place.to_report(draft.pk, error=error)
     done = _("The draft is saved.") if changed else _("Nothing was changed.")
-    return place.to("reports-detail", success=done, report=draft.pk)
+    return place.to_report(draft.pk, success=done)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -279,9 +280,9 @@ def _check_input(
         entry["type"],
         is_required,
         hint=PHONE_HINT if entry["type"] == "PHONE" else "",
-        other=SUBJECT_LABELS.get(others[0], others[0])
-        if others and not is_required
-        else "",
+        other=""
+        if is_required or not others
+        else SUBJECT_LABELS.get(others[0], others[0]),
     )
 
 
@@ -467,12 +468,16 @@ class QuotedLine:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotedOrder:
-    """One order with its lines, and the status in which its report begins."""
+class Quote:
+    """The price of orders; `digest` changes with price and reuse."""
 
-    order: Order
+    # One line for each check
     lines: list[QuotedLine]
-    status: ReportStatus
+    # The amount that the workspace itself pays at once
+    charge: Decimal
+    digest: str
+    # Empty before their subjects are known
+    orders: Sequence[Order] = ()
 
     @property
     def total(self) -> Decimal:
@@ -480,25 +485,7 @@ class QuotedOrder:
 
     @property
     def may_reuse(self) -> bool:
-        return may_reuse(self.order.reuse, self.order.subject)
-
-
-@dataclass(frozen=True, slots=True)
-class Quote:
-    """The price of orders and its payer; `digest` changes with price and reuse."""
-
-    orders: list[QuotedOrder]
-    digest: str
-
-    @property
-    def total(self) -> Decimal:
-        return sum((one.total for one in self.orders), Decimal(0))
-
-    @property
-    def charge(self) -> Decimal:
-        """The amount that the workspace itself pays at once."""
-        own = (one for one in self.orders if one.order.payment_mode == PaymentMode.SELF)
-        return sum((one.total for one in own if not one.order.draft), Decimal(0))
+        return all(may_reuse(one.reuse, one.subject) for one in self.orders)
 
 
 def covers(client: Client, charge: Decimal) -> bool:
@@ -523,22 +510,21 @@ def digest_of(reports: Iterable[Iterable[PricedCheck]]) -> str:
 def quote_items(client: Client, items: Sequence[Item], *, draft: bool) -> Quote:
     """Quote the items; nothing is stored. Raises InvalidRequest."""
     quoted = quote(client, _read_orders(client, items, draft))
-    lines = _quoted_lines([one.lines for one in quoted])
+    own = [one for one in quoted if one.order.payment_mode == PaymentMode.SELF]
+    charged = [x.price for one in own if not one.order.draft for x in one.lines]
     return Quote(
-        orders=[
-            QuotedOrder(one.order, each, one.status)
-            for one, each in zip(quoted, lines, strict=True)
-        ],
+        lines=[*chain(*_quoted_lines([one.lines for one in quoted]))],
+        charge=sum(charged, Decimal(0)),
         digest=digest_of(_costs(one.lines) for one in quoted),
+        orders=[one.order for one in quoted],
     )
 
 
 def _read_orders(client: Client, items: Sequence[Item], draft: bool) -> list[Order]:
     packages = named_packages(client.workspace.pk, list(items))
     hosts = named_return_hosts(client.workspace.pk, list(items))
-    body = _body(items, draft)
     context = RuleContext(catalogue(), client.environment, packages, hosts)
-    return read_orders(body, context)
+    return read_orders(_body(items, draft), context)
 
 
 def _body(items: Sequence[Item], draft: bool) -> dict[str, Any]:
@@ -581,43 +567,17 @@ def _newer_reports(client: Client, subject_ids: Iterable[Any]) -> QuerySet[Repor
     return found.exclude(status=ReportStatus.CANCELLED).order_by("-id")
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """The price on the page of an order."""
-
-    lines: list[QuotedLine]
-    # The amount that the workspace itself pays at once
-    charge: Decimal
-    digest: str
-    # Newer reports about the same subject
-    others: list[Report]
-    may_reuse: bool = True
-
-    @property
-    def total(self) -> Decimal:
-        return sum((line.price for line in self.lines), Decimal(0))
-
-
-def estimate_price(choice: Choice, offer: Offer) -> Price:
+def estimate_price(choice: Choice, offer: Offer) -> Quote:
     """Price a choice before its subject is known; it reuses no earlier results."""
     definitions = choice.definitions(offer)
     prices = check_prices(definitions, offer.packages.get(choice.package))
     pairs = list(zip(definitions, prices, strict=True))
     is_own = choice.payment_mode == PaymentMode.SELF and not choice.is_draft_only(offer)
-    return Price(
+    return Quote(
         lines=[QuotedLine(one.title, price) for one, price in pairs],
         charge=sum(prices, Decimal(0)) if is_own else Decimal(0),
         digest=digest_of([[(one.name, price, None) for one, price in pairs]]),
-        others=[],
     )
-
-
-def price_item(client: Client, item: Item, *, draft: bool) -> Price:
-    """Price the order of this item. Raises InvalidRequest."""
-    quoted = quote_items(client, [item], draft=draft)
-    (one,) = quoted.orders
-    others = same_subject_reports(client, [one.order])
-    return Price(one.lines, quoted.charge, quoted.digest, others, one.may_reuse)
 
 
 def require_known(
@@ -759,16 +719,11 @@ def launch_as_quoted(client: Client, report_ids: Sequence[UUID], digest: str) ->
         raise QuoteChanged
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchQuote:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchQuote(Quote):
     """The price to launch several drafts, and the drafts that cannot be launched."""
 
     drafts: list[Report]
-    # One line for each check
-    lines: list[QuotedLine]
-    # The amount that the workspace itself pays at once
-    charge: Decimal
-    digest: str
     # Drafts with codes of `launch_blockers`, or with faults
     refused: list[RefusedLaunch]
 
@@ -810,7 +765,7 @@ def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
     ]
     return LaunchQuote(
         drafts=drafts,
-        lines=[line for each in lines for line in each],
+        lines=[*chain(*lines)],
         charge=sum(charged, Decimal(0)),
         digest=digest,
         refused=refused,

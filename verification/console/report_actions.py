@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -18,7 +17,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.utils.encoding import iri_to_uri
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext_lazy
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.links import consent_links
@@ -41,6 +40,7 @@ from verification.console.orders import (
     CancellationChanged,
     LaunchQuote,
     QuoteChanged,
+    QuotedLine,
     actions_of,
     cancel_as_quoted,
     covers,
@@ -109,6 +109,21 @@ NO_MEMBER = _("Choose a member who may decide.")
 CHANGED = _(
     "The price or the drafts have changed, so nothing was launched. Look again."
 )
+# What was done with several reports
+CANCELLED = ngettext_lazy(
+    "%(count)s report is cancelled.", "%(count)s reports are cancelled.", "count"
+)
+LAUNCHED = ngettext_lazy(
+    "%(count)s report is launched.", "%(count)s reports are launched.", "count"
+)
+LINKS_SENT = ngettext_lazy(
+    "%(count)s new link is being sent.", "%(count)s new links are being sent.", "count"
+)
+ASSIGNED = ngettext_lazy(
+    "%(name)s has %(count)s report more.",
+    "%(name)s has %(count)s reports more.",
+    "count",
+)
 
 
 def blocker_texts(
@@ -176,29 +191,19 @@ def launch(place: Place, report: UUID) -> HttpResponse:
     """Show what the launch of a draft costs; a POST launches it for that."""
     found = place.get_report(report)
     place.require_live()
-    actions = actions_of(found)
     if place.posted is not None:
-        digest = place.posted.get("digest", "")
-        verb = partial(launch_as_quoted, place.client, [found.pk], digest)
-        return _carry_out(
-            place, found, verb, "launched", _("Launched: the checks run now.")
-        )
+        verb = partial(launch_as_quoted, place.client, [found.pk], _seen_digest(place))
+        done = _("Launched: the checks run now.")
+        return _carry_out(place, found, verb, "launched", done)
+    actions = actions_of(found)
     if not actions["launch"]:
         blockers = blocker_texts(actions["blockers"], actions["consent_gap"])
-        return _refuse(place, found, " ".join(blockers))
+        return place.to_report(found.pk, error=" ".join(blockers))
     (lines,), digest = quote_launch(place.client, [found])
     if owes_unasked(found, (line.price for line in lines)):
         unpaid = [LaunchObstacle.PAYMENT_OUTSTANDING]
-        return _refuse(place, found, " ".join(blocker_texts(unpaid, None)))
-    total = sum((line.price for line in lines), Decimal(0))
-    shown = {
-        "report": found,
-        "lines": lines,
-        "total": total,
-        "digest": digest,
-        "is_paid": found.payment_mode != PaymentMode.SELF,
-    }
-    return place.render("reports/launch", shown)
+        return place.to_report(found.pk, error=" ".join(blocker_texts(unpaid, None)))
+    return _render_price(place, found, "launch", lines, digest)
 
 
 @member_required(Permission.ORDER)
@@ -207,22 +212,30 @@ def retry(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
     place.require_live()
     if place.posted is not None:
-        digest = place.posted.get("digest", "")
-        verb = partial(retry_as_quoted, place.client, found.pk, digest)
-        return _carry_out(
-            place, found, verb, "retried", _("The failed checks run again.")
-        )
+        verb = partial(retry_as_quoted, place.client, found.pk, _seen_digest(place))
+        done = _("The failed checks run again.")
+        return _carry_out(place, found, verb, "retried", done)
     if not actions_of(found)["retry"]:
-        return _refuse(place, found, NOT_RETRYABLE)
+        return place.to_report(found.pk, error=NOT_RETRYABLE)
     lines, digest = quote_retry(found)
+    return _render_price(place, found, "retry", lines, digest)
+
+
+def _seen_digest(place: Place) -> str:
+    return place.request.POST.get("digest", "")
+
+
+def _render_price(
+    place: Place, report: Report, name: str, lines: Sequence[QuotedLine], digest: str
+) -> HttpResponse:
     shown = {
-        "report": found,
+        "report": report,
         "lines": lines,
-        "total": sum((line.price for line in lines), Decimal(0)),
+        "total": sum(line.price for line in lines),
         "digest": digest,
-        "is_paid": found.payment_mode != PaymentMode.SELF,
+        "is_paid": report.payment_mode != PaymentMode.SELF,
     }
-    return place.render("reports/retry", shown)
+    return place.render(f"reports/{name}", shown)
 
 
 @member_required(Permission.ORDER)
@@ -230,13 +243,11 @@ def cancel(place: Place, report: UUID) -> HttpResponse:
     """Show what a cancellation gives back; a POST cancels the report."""
     found = place.get_report(report)
     if place.posted is not None:
-        digest = place.posted.get("digest", "")
-        verb = partial(cancel_as_quoted, place.client, found.pk, digest)
-        return _carry_out(
-            place, found, verb, "cancelled", _("The report is cancelled.")
-        )
+        verb = partial(cancel_as_quoted, place.client, found.pk, _seen_digest(place))
+        done = _("The report is cancelled.")
+        return _carry_out(place, found, verb, "cancelled", done)
     if found.is_ended:
-        return _refuse(place, found, ENDED)
+        return place.to_report(found.pk, error=ENDED)
     quoted = quote_cancellations([found])[found.pk]
     # The price of a failed check is credited already.
     billed = found.results.exclude(status=ResultStatus.FAILED)
@@ -276,19 +287,15 @@ def resend_payment(place: Place, report: UUID) -> HttpResponse:
 
 
 def _carry_out(
-    place: Place, report: Report, verb: Callable[[], Any], done: str, success: Text
+    place: Place, report: Report, verb: Callable[[], Any], action: str, done: Text
 ) -> HttpResponse:
     """Call a verb of the API and record it, or say why it is refused."""
     refusing = place.refusing(REFUSALS, "reports-detail", report=report.pk)
     with refusing, transaction.atomic():
         require_present(place.member, Permission.ORDER)
         verb()
-        place.record(f"report.{done}", report)
-    return place.to("reports-detail", success=success, report=report.pk)
-
-
-def _refuse(place: Place, report: Report, why: Text) -> HttpResponse:
-    return place.to("reports-detail", error=why, report=report.pk)
+        place.record(f"report.{action}", report)
+    return place.to_report(report.pk, success=done)
 
 
 class NoLink(Exception):
@@ -313,10 +320,8 @@ class Chosen:
     query: str
 
     def back(self, *, success: Text = "", error: Text = "") -> HttpResponse:
-        answer = self.place.to("reports", success=success, error=error)
-        if self.query:
-            answer["Location"] += f"?{iri_to_uri(self.query)}"
-        return answer
+        query = iri_to_uri(self.query)
+        return self.place.to("reports", success=success, error=error, query=query)
 
     def render(self, name: str, **shown: Any) -> HttpResponse:
         more = {"reports": self.reports, "query": self.query}
@@ -326,7 +331,8 @@ class Chosen:
         self,
         verb: Callable[[Report], None],
         refusals: Refusals,
-        done: Callable[..., str],
+        done: Any,
+        **words: str,
     ) -> HttpResponse:
         """Call the verb for each report, and say for which it was refused."""
         refused: list[RefusedReport] = []
@@ -337,7 +343,7 @@ class Chosen:
             except tuple(refusals) as e:
                 refused.append((report, refusal_text(refusals, e)))
         count = len(self.reports) - len(refused)
-        success = done(count) if count else ""
+        success = done % {"count": count, **words} if count else ""
         if not refused:
             return self.back(success=success)
         return self.render("many_done", success=success, refused=refused)
@@ -389,13 +395,7 @@ def _cancel(chosen: Chosen) -> HttpResponse:
         cancel_as_quoted(place.client, report.pk, digest)
         place.record("report.cancelled", report)
 
-    def done(count: int) -> str:
-        text = ngettext(
-            "%(count)s report is cancelled.", "%(count)s reports are cancelled.", count
-        )
-        return text % {"count": count}
-
-    return chosen.carry_out(cancel, REFUSALS, done)
+    return chosen.carry_out(cancel, REFUSALS, CANCELLED)
 
 
 def _launch(chosen: Chosen) -> HttpResponse:
@@ -419,10 +419,7 @@ def _launch(chosen: Chosen) -> HttpResponse:
         return _show_launch(chosen, NONE_LAUNCHED)
     except tuple(REFUSALS):
         return _show_launch(chosen, CHANGED)
-    text = ngettext(
-        "%(count)s report is launched.", "%(count)s reports are launched.", len(drafts)
-    )
-    return chosen.back(success=text % {"count": len(drafts)})
+    return chosen.back(success=LAUNCHED % {"count": len(drafts)})
 
 
 def _quote(chosen: Chosen) -> LaunchQuote:
@@ -466,16 +463,8 @@ def _resend(chosen: Chosen) -> HttpResponse:
         else:
             raise NoLink
 
-    def done(count: int) -> str:
-        text = ngettext(
-            "%(count)s new link is being sent.",
-            "%(count)s new links are being sent.",
-            count,
-        )
-        return text % {"count": count}
-
     refusals = {**REFUSALS, NoLink: REFUSALS[NotRenewable], NoAddress: NO_ADDRESS}
-    return chosen.carry_out(resend, refusals, done)
+    return chosen.carry_out(resend, refusals, LINKS_SENT)
 
 
 def _assign(chosen: Chosen) -> HttpResponse:
@@ -492,20 +481,12 @@ def _assign(chosen: Chosen) -> HttpResponse:
             raise ReportDecisionRefused(obstacle, report.status)
         cases.assign(place.client, report.pk, place.member, who, to=to.pk, seen=None)
 
-    def done(count: int) -> str:
-        text = ngettext(
-            "%(name)s has %(count)s report more.",
-            "%(name)s has %(count)s reports more.",
-            count,
-        )
-        return text % {"name": member_name(to), "count": count}
-
     refusals: Refusals = {
         Case.DoesNotExist: NOT_IN_QUEUE,
         CaseRefused: case_refusal,
         ReportDecisionRefused: lambda e: NO_DECISION[e.obstacle],
     }
-    return chosen.carry_out(assign, refusals, done)
+    return chosen.carry_out(assign, refusals, ASSIGNED, name=member_name(to))
 
 
 def _read_decider(place: Place) -> Member | None:

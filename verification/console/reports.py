@@ -164,9 +164,8 @@ def decide(place: Place, report: UUID) -> HttpResponse:
     except ReportDecisionRefused as e:
         made_id = e.decision_id
         if made_id and is_sent_twice(place.member, form.new_decision, made_id):
-            return place.to("reports-detail", success=SENT_BEFORE, report=report)
-        why = REFUSALS[e.obstacle]
-        return place.to("reports-detail", error=why, report=report)
+            return place.to_report(report, success=SENT_BEFORE)
+        return place.to_report(report, error=REFUSALS[e.obstacle])
     except InvalidRequest:
         # Somebody deactivated a reason at this moment.
         form.add_error("codes", _("Choose reasons that are offered here"))
@@ -327,5 +326,5 @@ def send_data_link(place: Place, report: UUID) -> HttpResponse:
     with refusing, transaction.atomic():
         send_access_link(place.client, found.pk)
         place.record("report.data-link-sent", found)
-    sent = _("The subject gets a link to their data.")
-    return place.to("reports-detail", success=sent, report=found.pk)
+    done = _("The subject gets a link to their data.")
+    return place.to_report(found.pk, success=done)

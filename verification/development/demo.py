@@ -44,7 +44,7 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.consents.notices import notice_for
 from verification.consents.subject_decisions import Evidence, decline, digest_of, grant
 from verification.console.batch_uploads import OpenUpload, store_upload
-from verification.console.batches import judge_upload, place_batch
+from verification.console.batches import judge, place_batch
 from verification.console.orders import Choice
 from verification.db import embedded
 from verification.db.ids import uuid7
@@ -464,7 +464,7 @@ class Demo:
         )
         sheet = read_sheet(FILE, content)
         upload = store_upload(client, FILE, sheet, choice, COMMON)
-        judged = judge_upload(client, OpenUpload.of(upload))
+        judged = judge(client, OpenUpload.of(upload))
         assert judged.quote, judged.faults  # noqa: S101
         place_batch(
             client,
