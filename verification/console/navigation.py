@@ -195,30 +195,21 @@ class Waiting:
         return Count(waiting, late, self.words, is_bad=self.is_bad or bool(late))
 
 
-def _open_cases(client: Client) -> QuerySet:
-    return open_cases_of(*client.where)
-
-
-def _unread_alerts(client: Client) -> QuerySet:
-    return alerts_of(client).filter(read=False)
-
-
-def _open_corrections(client: Client) -> QuerySet:
-    return Correction.objects.filter(
-        report__workspace=client.workspace.pk,
-        report__environment=client.environment,
-        status__in=OPEN_CORRECTIONS,
-    )
-
-
-def _failed_deliveries(client: Client) -> QuerySet:
-    deliveries = deliveries_of(*client.where)
-    return deliveries.filter(status=DeliveryStatus.FAILED)
-
-
 WAITING = {
-    "queue": Waiting(_open_cases, _("waiting"), due="due_at"),
-    "monitoring": Waiting(_unread_alerts, _("unread")),
-    "corrections": Waiting(_open_corrections, _("open"), due="request__due_at"),
-    "webhooks": Waiting(_failed_deliveries, _("failed"), is_bad=True),
+    "queue": Waiting(lambda c: open_cases_of(*c.where), _("waiting"), due="due_at"),
+    "monitoring": Waiting(lambda c: alerts_of(c).filter(read=False), _("unread")),
+    "corrections": Waiting(
+        lambda client: Correction.objects.filter(
+            report__workspace=client.workspace.pk,
+            report__environment=client.environment,
+            status__in=OPEN_CORRECTIONS,
+        ),
+        _("open"),
+        due="request__due_at",
+    ),
+    "webhooks": Waiting(
+        lambda c: deliveries_of(*c.where).filter(status=DeliveryStatus.FAILED),
+        _("failed"),
+        is_bad=True,
+    ),
 }

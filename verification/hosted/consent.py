@@ -43,7 +43,6 @@ from verification.notifications.recipients import address_hash
 from verification.privacy import withdrawals
 from verification.web.pages import attachment
 from verification.web.request import client_address, user_agent
-from workspaces import rate_limits
 from workspaces.keys import is_used_from
 
 Verb = Callable[[UUID, int, decisions.Evidence, str], ConsentRecord]
@@ -76,7 +75,7 @@ def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 @pages.post_at(Stage.ASKED)
 def grant(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     consent = visited.consent
-    require_rate(rate_limits.count(f"signatures:{consent.pk}", SIGNATURES_PER_MINUTE))
+    require_rate(f"signatures:{consent.pk}", SIGNATURES_PER_MINUTE)
     notice = notice_of(consent)
     form = forms.grant_form(consent.report, request.POST)
     if not form.is_valid():
@@ -113,12 +112,7 @@ def withdraw(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return pages.redirect(visited.consent.pk)
     notice = notice_of(visited.consent)
     return _decide_with_reason(
-        request,
-        visited,
-        "withdraw",
-        withdrawals.withdraw,
-        notice,
-        notice.withdrawal,
+        request, visited, "withdraw", withdrawals.withdraw, notice, notice.withdrawal
     )
 
 
@@ -213,10 +207,8 @@ def _evidence(
     consent = visited.consent
     address = str(client_address(request) or "")
     proved = visited.visit.proved_channel(consent)
-    kind, confirmed = (
-        challenge_for_consent(consent),
-        visited.visit.is_confirmed(consent),
-    )
+    kind = challenge_for_consent(consent)
+    confirmed = visited.visit.is_confirmed(consent)
     return decisions.Evidence(
         text=declared,
         notice_version=notice.version if declared else "",

@@ -43,6 +43,7 @@ from verification.values.formats import one_line
 from verification.values.masking import DOTS, mask_email, mask_end
 from verification.web.pages import View
 from verification.web.pages import private_page as hosted
+from verification.web.request import client_address
 from workspaces import rate_limits
 from workspaces.models import Workspace
 
@@ -123,9 +124,16 @@ class RateLimited(Exception):
     """A visitor does this too often; the page asks them to wait."""
 
 
-def require_rate(rate: rate_limits.Rate) -> None:
-    """Raise RateLimited if the limit of this minute is exceeded."""
-    if rate.exceeded:
+def require_rate(subject: str, limit: int) -> None:
+    """Count the request. Raises RateLimited above the limit of a minute."""
+    if rate_limits.count(subject, limit).exceeded:
+        raise RateLimited
+
+
+def require_address_rate(request: HttpRequest, purpose: str, limit: int) -> None:
+    """Like `require_rate`, for the visitor's client address."""
+    address = str(client_address(request))
+    if rate_limits.count_for_address(address, purpose, limit).exceeded:
         raise RateLimited
 
 

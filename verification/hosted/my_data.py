@@ -14,7 +14,7 @@ from verification.hosted.hosted_pages import (
     RateLimited,
     hosted,
     render_page,
-    require_rate,
+    require_address_rate,
     see_other,
 )
 from verification.notifications.models import Channel
@@ -71,9 +71,9 @@ def _render_form(request: HttpRequest, form: forms.MyDataForm) -> HttpResponse:
 
 def _require_rates(request: HttpRequest) -> None:
     """Raise RateLimited above the limits of the client address and of a day."""
-    address = str(client_address(request))
-    require_rate(rate_limits.count_for_address(address, "my-data", REQUESTS_PER_MINUTE))
-    network = keyed_hash("my-data", rate_limits.network_of(address)).hex()
+    require_address_rate(request, "my-data", REQUESTS_PER_MINUTE)
+    visitor = rate_limits.network_of(str(client_address(request)))
+    network = keyed_hash("my-data", visitor).hex()
     if not count_today(f"my-data:from:{network}"[:100], REQUESTS_PER_DAY):
         raise RateLimited
     if not count_today("my-data:all", ALL_REQUESTS_PER_DAY):

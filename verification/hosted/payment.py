@@ -42,7 +42,6 @@ from verification.payments.refunds import abandon_payment
 from verification.payments.registry import NoPaymentProvider
 from verification.values.clock import now
 from verification.web.pages import allow_sources, attachment
-from workspaces import rate_limits
 
 CHECKOUTS_PER_MINUTE = 30
 # The page lists the newest checkouts only.
@@ -154,7 +153,7 @@ def pay(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """Redirect to the provider's page. No money moves here."""
     payment = visited.payment
     # The limit is by link, as many phones share one address of their carrier.
-    require_rate(rate_limits.count(f"checkouts:{payment.pk}", CHECKOUTS_PER_MINUTE))
+    require_rate(f"checkouts:{payment.pk}", CHECKOUTS_PER_MINUTE)
     try:
         checkout = payment_checkouts.open_checkout(payment.pk, visited.generation)
         url = checkout.url or payment_checkouts.open_at_provider(

@@ -16,11 +16,9 @@ from verification.consents.models import Consent, challenge_for_consent
 from verification.consents.subject_messages import code_channels
 from verification.hosted import forms
 from verification.hosted.consent_page import ConsentPages, OpenConsent, Stage
-from verification.hosted.hosted_pages import require_rate
+from verification.hosted.hosted_pages import require_address_rate
 from verification.reports.hosted_links import ResendTooSoon
 from verification.values.clock import now
-from verification.web.request import client_address
-from workspaces import rate_limits
 
 CHALLENGES_PER_MINUTE = 60
 
@@ -37,7 +35,7 @@ class ProofViews:
     def _confirm(self, request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         """Take the answer to the challenge, and send the code if the page needs one."""
         consent = visited.consent
-        _require_challenge_rate(request)
+        require_address_rate(request, "challenges", CHALLENGES_PER_MINUTE)
         form = forms.challenge_form(challenge_for_consent(consent), request.POST)
         if not form.is_valid():
             return self.pages.store(visited.visit.keep(form.data, form.fields))
@@ -52,14 +50,14 @@ class ProofViews:
 
     def _send_code(self, request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         """Send the subject a code to the address that the button names."""
-        _require_challenge_rate(request)
+        require_address_rate(request, "challenges", CHALLENGES_PER_MINUTE)
         query = _send(visited.consent, request.POST.get("channel", ""))
         return self.pages.store(visited.visit.without_form(), query)
 
     def _verify_code(self, request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         """Take the code, which shows that the visitor reads the subject's messages."""
         consent = visited.consent
-        _require_challenge_rate(request)
+        require_address_rate(request, "challenges", CHALLENGES_PER_MINUTE)
         form = forms.CodeForm(request.POST)
         if not form.is_valid():
             return self.pages.store(visited.visit.keep(form.data, form.fields))
@@ -80,10 +78,3 @@ def _send(consent: Consent, channel: str) -> str:
         # The subject may have pressed the button twice.
         return "?too-soon"
     return ""
-
-
-def _require_challenge_rate(request: HttpRequest) -> None:
-    address = str(client_address(request))
-    require_rate(
-        rate_limits.count_for_address(address, "challenges", CHALLENGES_PER_MINUTE)
-    )

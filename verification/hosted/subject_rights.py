@@ -211,9 +211,7 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
         return subject_pages.redirect(visited.consent.pk)
     if request.method != "POST":
         return _render_dispute(request, visited, wrong, forms.DisputeForm())
-    require_rate(
-        rate_limits.count(f"corrections:{visited.consent.pk}", FORMS_PER_MINUTE)
-    )
+    require_rate(f"corrections:{visited.consent.pk}", FORMS_PER_MINUTE)
     form = forms.DisputeForm(request.POST, request.FILES.getlist("documents"))
     if form.is_valid():
         statement = Statement(
@@ -353,7 +351,7 @@ def show_notice(
 def download_notice(
     request: HttpRequest, visited: OpenConsent, notice: AdverseNotice
 ) -> HttpResponse:
-    require_rate(rate_limits.count(f"downloads:{notice.pk}", DOWNLOADS_PER_MINUTE))
+    require_rate(f"downloads:{notice.pk}", DOWNLOADS_PER_MINUTE)
     notices.record_reading(notice, FactKind.DOWNLOADED)
     document = notice_pdf(notice, get_language() or "en")
     return attachment(document, f"{notice.number}.pdf")

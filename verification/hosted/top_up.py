@@ -31,7 +31,6 @@ from verification.payments import checkouts
 from verification.payments.models import Checkout
 from verification.payments.registry import NoPaymentProvider
 from verification.web.pages import allow_sources, read_id
-from workspaces import rate_limits
 from workspaces.models import Account
 
 TOP_UPS_PER_MINUTE = 30
@@ -105,7 +104,7 @@ def show(request: HttpRequest, account: Account) -> HttpResponse:
     form = AmountForm(account, request.POST)
     if not form.is_valid():
         return _form(request, account, form)
-    require_rate(rate_limits.count(f"checkouts:{account.pk}", TOP_UPS_PER_MINUTE))
+    require_rate(f"checkouts:{account.pk}", TOP_UPS_PER_MINUTE)
     try:
         checkout = checkouts.open_top_up(account, form.cleaned_data["amount"], ACTOR)
         return see_other(checkouts.open_at_provider(checkout, get_language() or "en"))

@@ -310,46 +310,15 @@ def to(context: dict[str, Any], name: str, environment: str = "", **more: Any) -
 
 
 @register.simple_tag(takes_context=True)
-def page_query(context: dict[str, Any], page: int) -> str:
-    """Return the query of another page of the list, with the present filters."""
-    return _list_query(context, "page", page)
+def listed(context: dict[str, Any], name: str, value: Any = "") -> str:
+    """Return the query of the same list with another filter, order or page.
 
-
-@register.simple_tag(takes_context=True)
-def older_query(context: dict[str, Any], before: UUID | None = None) -> str:
-    """Return the query of the rows before this one, or of the newest ones."""
-    return _list_query(context, "before", before)
-
-
-@register.simple_tag(takes_context=True)
-def later_query(context: dict[str, Any], after: UUID | None = None) -> str:
-    """Return the query of the rows after this one, or of the first ones."""
-    return _list_query(context, "after", after)
-
-
-@register.simple_tag(takes_context=True)
-def listed(context: dict[str, Any], name: str, value: str) -> str:
-    """Return the query of the same list with this filter or order, from its start."""
-    return _list_query(context, name, value or None, "page", "before", "after")
-
-
-@register.simple_tag(takes_context=True)
-def without(context: dict[str, Any], name: str) -> str:
-    """Return the query of the same list without a filter, from its first page."""
-    return _list_query(context, name, None, "page", "before", "after")
-
-
-@register.simple_tag(takes_context=True)
-def period_query(context: dict[str, Any], period: str) -> str:
-    """Return the query of the same figures of another period."""
-    return _list_query(context, "period", period, "first", "last")
-
-
-def _list_query(context: dict[str, Any], name: str, value: Any, *dropped: str) -> str:
+    An empty value removes it. Another filter or order leads to the first page.
+    """
     query = context["request"].GET.copy()
-    for gone in ("lang", name, *dropped):
+    for gone in ("lang", "page", "before", "after", name):
         query.pop(gone, None)
-    if value is not None:
+    if value != "":
         query[name] = str(value)
     return f"?{query.urlencode()}"
 
