@@ -461,9 +461,10 @@ def member_name(member: Member) -> str:
 
 
 def deciders_of(workspace: Workspace) -> QuerySet[Member]:
-    """Return the members who may decide about reports."""
+    """Return the members who may decide about reports, with their users, by name."""
     roles = [r for r, can in ALLOWED.items() if Permission.DECIDE_REPORTS in can]
-    return workspace.members.filter(role__in=roles, user__is_active=True)
+    found = workspace.members.filter(role__in=roles, user__is_active=True)
+    return found.select_related("user").order_by("user__first_name", "id")
 
 
 def names_of_actors(workspace_id: UUID, actors: Iterable[str]) -> dict[str, str]:

@@ -199,7 +199,7 @@ def _by_content(cells: list[Cell], inputs: list[Input], choice: Choice) -> str:
 
 
 def _looks_like(cell: Cell, one: Input, choice: Choice) -> bool:
-    text, fault = read_cell(cell, one, choice)
+    text, fault = read_cell(cell, one)
     if fault or not text:
         return False
     digits = sum(map(str.isdigit, text))

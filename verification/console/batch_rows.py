@@ -135,7 +135,7 @@ def read_row(
         cell = line.at(number)
         if not cell.text:
             continue
-        text, fault = read_cell(cell, inputs[name], choice)
+        text, fault = read_cell(cell, inputs[name])
         if fault:
             row.values[name], row.faults[name] = "", fault
             continue
@@ -158,7 +158,7 @@ def read_row(
     return row
 
 
-def read_cell(cell: Cell, one: Input, choice: Choice) -> tuple[str, Text]:
+def read_cell(cell: Cell, one: Input) -> tuple[str, Text]:
     """Return the text of a cell for this input, and its fault or an empty text."""
     text, kind = cell.text, cell.kind
     if kind == Kind.FORMULA:

@@ -9,6 +9,7 @@ from csp.decorators import csp_replace
 from django import forms
 from django.conf import settings
 from django.db import transaction
+from django.forms.models import model_to_dict
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import translation
@@ -16,10 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.clickjacking import xframe_options_sameorigin
 
 from verification.accounts.forms import TEXT_FAULTS
-from verification.console.base import (
-    Place,
-    member_required,
-)
+from verification.console.base import Place, member_required
 from verification.console.fields import text_field
 from verification.files.inspection import Fault
 from verification.files.uploads import (
@@ -187,13 +185,9 @@ def _require_rate(place: Place) -> None:
 
 
 def _form(place: Place, brand: Brand) -> BrandForm:
-    initial = {
-        "colour": brand.colour,
-        "contact_line": brand.contact_line,
-        "contact_line_sw": brand.contact_line_sw,
-        "return_hosts": "\n".join(brand.return_hosts),
-        "return_url": brand.return_url,
-    }
+    names = ("colour", "contact_line", "contact_line_sw", "return_url")
+    initial = model_to_dict(brand, names)
+    initial["return_hosts"] = "\n".join(brand.return_hosts)
     return BrandForm(place.posted, place.files, initial=initial)
 
 

@@ -235,7 +235,7 @@ def take_next(place: Place) -> HttpResponse:
 def assign(place: Place, report: UUID) -> HttpResponse:
     """Give a case to a member or to nobody."""
     place.get_report(report)
-    form = AssignmentForm(place.posted, members=deciders(place))
+    form = AssignmentForm(place.posted, members=deciders_of(place.workspace))
     if not form.is_valid():
         # The member left, or the role was taken, since the page was shown.
         error = _("Nothing was done: this member may not decide.")
@@ -329,7 +329,7 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
         shown["note_form"] = CaseNoteForm()
     if may_decide and case:
         initial = {"member": case.assignee_id, "seen": case.assignee_id}
-        members = deciders(place)
+        members = deciders_of(place.workspace)
         shown["assignment"] = AssignmentForm(initial=initial, members=members)
     return shown
 
@@ -371,12 +371,6 @@ def case_refusal(refused: CaseRefused) -> Text:
         name = member_name(refused.assignee)
         return _("Nothing was done: %(name)s has it now.") % {"name": name}
     return _("Nothing was done: somebody gave it back meanwhile.")
-
-
-def deciders(place: Place) -> QuerySet[Member]:
-    """Return the members who may decide here, with their users, by name."""
-    members = deciders_of(place.workspace).select_related("user")
-    return members.order_by("user__first_name", "id")
 
 
 @member_required(Permission.DECIDE_REPORTS)

@@ -166,7 +166,7 @@ def detail(place: Place, correction: UUID) -> HttpResponse:
 
 @post_required(Permission.DECIDE_CORRECTIONS)
 def take(place: Place, correction: UUID) -> HttpResponse:
-    _require(place, correction)
+    _corrections(place).get(pk=correction)
     with _refusing(place, correction):
         corrections.take(correction, place.by)
     done = _("The correction is in review.")
@@ -195,7 +195,7 @@ def document(place: Place, correction: UUID, file: UUID) -> HttpResponse:
 
 
 def _decide(place: Place, correction: UUID, form: CorrectionForm) -> HttpResponse:
-    _require(place, correction)
+    _corrections(place).get(pk=correction)
     decision, reason = form.cleaned_data["decision"], form.cleaned_data["reason"]
     is_corrected = decision == CorrectionStatus.CORRECTED
     verb = corrections.correct if is_corrected else corrections.confirm
@@ -221,11 +221,6 @@ def _corrections(place: Place) -> QuerySet[Correction]:
 
 def _joins(place: Place) -> QuerySet[SubjectRequest]:
     return joins.joins().filter(**place.lookups).select_related("report")
-
-
-def _require(place: Place, correction: UUID) -> None:
-    """Raise Correction.DoesNotExist for a correction of another workspace."""
-    _corrections(place).get(pk=correction)
 
 
 def _days_left(correction: Correction) -> int | None:

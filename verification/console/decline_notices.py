@@ -83,7 +83,7 @@ def tab_context(place: Place) -> dict[str, Any]:
     """Return the counts of the tabs of the queue."""
     return {
         "counts": count_cases(place.member, place.environment),
-        "to_hand_over": count_to_hand_over(place),
+        "to_hand_over": to_hand_over_here(place)[: MAX_COUNT + 1].count(),
         "most": MAX_COUNT,
     }
 
@@ -91,11 +91,6 @@ def tab_context(place: Place) -> dict[str, Any]:
 def to_hand_over_here(place: Place) -> QuerySet[AdverseNotice]:
     """Return the notices of this workspace and environment to hand over."""
     return notices.notices_to_hand_over().filter(**place.lookups)
-
-
-def count_to_hand_over(place: Place) -> int:
-    """Return how many notices have to be handed over; at most MAX_COUNT + 1."""
-    return to_hand_over_here(place)[: MAX_COUNT + 1].count()
 
 
 def notices_context(report: Report) -> list[dict[str, Any]]:
@@ -154,11 +149,10 @@ def pdf(place: Place, notice: UUID) -> HttpResponse:
 @post_required(Permission.MANAGE_SETTINGS)
 def edit_rule(place: Place) -> HttpResponse:
     """Set how long declines with a notice wait."""
-    rule = notice_rule_of(place.workspace)
-    form = NoticeRuleForm(place.posted, instance=rule)
+    form = NoticeRuleForm(place.posted, instance=notice_rule_of(place.workspace))
     if not form.is_valid():
-        error = _("Enter a number from 1 to 30")
-        return place.to("settings-decisions", error=error)
+        wrong = _("Enter a number from 1 to 30")
+        return place.to("settings-decisions", error=wrong)
     return place.save(form, "notice-settings.changed", "settings-decisions")
 
 

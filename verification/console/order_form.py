@@ -270,22 +270,11 @@ def choice_context(choice: Choice, offer: Offer) -> dict[str, Any]:
     }
 
 
-def sorted_checks(definitions: Iterable[CheckDefinition]) -> list[CheckDefinition]:
-    return sorted(definitions, key=lambda one: (one.position, one.name))
-
-
 def _check_choices(subject_type: str, offer: Offer) -> Choices:
     checks = [d for d in offer.checks.values() if is_offered(d, subject_type)]
     return [
-        (
-            d.name,
-            Option(
-                d.title,
-                _check_hint(d),
-                f"{d.currency} {d.price:,.2f}",
-            ),
-        )
-        for d in sorted_checks(checks)
+        (d.name, Option(d.title, _check_hint(d), f"{d.currency} {d.price:,.2f}"))
+        for d in sorted(checks, key=lambda one: (one.position, one.name))
     ]
 
 

@@ -853,15 +853,20 @@ def actions_of(
         rows = report.results.select_related("definition")
         results = list(rows) if has_verbs else []
     blockers = launch_blockers(report, results) if is_draft else []
+    failed = [one for one in results if one.status == ResultStatus.FAILED]
+    consent = getattr(report, "consent", None)
+    payment = getattr(report, "payment", None)
     return {
         "launch": is_draft and not blockers,
         "blockers": blockers,
         "consent_gap": consent_gap(report, results),
         "edit": is_draft and report.subject is not None,
         "cancel": not report.is_ended,
-        "retry": _is_retryable(report, results),
-        "resend_consent": _is_renewable(consent_links, report, "consent"),
-        "resend_payment": _is_renewable(payment_links, report, "payment"),
+        "retry": _is_allowed(check_retryable, report, failed),
+        "resend_consent": consent is not None
+        and _is_allowed(consent_links.require_renewable, report, consent, now()),
+        "resend_payment": payment is not None
+        and _is_allowed(payment_links.require_renewable, report, payment, now()),
         "repeat": report.subject is not None,
     }
 
@@ -885,22 +890,10 @@ def _waits(row: Consent | Payment, at: datetime) -> bool:
     return row.expires_at is not None and row.expires_at > at
 
 
-def _is_retryable(report: Report, results: list[CheckResult]) -> bool:
-    failed = [one for one in results if one.status == ResultStatus.FAILED]
+def _is_allowed(require: Callable[..., Any], *arguments: Any) -> bool:
     try:
-        check_retryable(report, failed)
-    except NotRetryable:
-        return False
-    return True
-
-
-def _is_renewable(client_links: Any, report: Report, name: str) -> bool:
-    row = getattr(report, name, None)
-    if row is None:
-        return False
-    try:
-        client_links.require_renewable(report, row, now())
-    except NotRenewable:
+        require(*arguments)
+    except (NotRetryable, NotRenewable):
         return False
     return True
 

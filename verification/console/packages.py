@@ -133,25 +133,17 @@ def edit(place: Place, package: UUID) -> HttpResponse:
 
 
 @post_required(Permission.MANAGE_SETTINGS)
-def deactivate(place: Place, package: UUID) -> HttpResponse:
-    success = _("New orders can no longer name the package.")
-    return _switch(place, package, active=False, success=success)
-
-
-@post_required(Permission.MANAGE_SETTINGS)
-def activate(place: Place, package: UUID) -> HttpResponse:
-    return _switch(place, package, active=True, success=_("Orders can name it again."))
-
-
-def _switch(
-    place: Place, package_id: UUID, *, active: bool, success: Text
-) -> HttpResponse:
-    found = place.workspace.packages.get(pk=package_id)
+def switch(place: Place, package: UUID, active: bool) -> HttpResponse:
+    """Let new orders name a package again, or no longer."""
+    found = place.workspace.packages.get(pk=package)
     with transaction.atomic():
         if set_package_active(place.workspace, found.pk, active=active):
             verb = "activated" if active else "deactivated"
             place.record(f"package.{verb}", found)
-    return place.to("settings-packages", success=success)
+    done = _("New orders can no longer name the package.")
+    if active:
+        done = _("Orders can name it again.")
+    return place.to("settings-packages", success=done)
 
 
 def _show_faults(form: PackageForm, error: InvalidPackage) -> None:

@@ -453,12 +453,13 @@ def edit_rule(place: Place, version: UUID, number: int | None = None) -> HttpRes
     if typed is not None and typed.get("step") == "update":
         # A changed fact of a condition changes its comparisons and values.
         given, typed = typed.dict() | {"codes": typed.getlist("codes")}, None
+    codes = [row for row in codes_of(place.workspace) if row.active]
     form = PolicyRuleForm(
         typed,
         known=known_to(place.workspace),
         names=Names.of(place.workspace),
         given=given,
-        choices={"codes": _code_choices(place)},
+        choices={"codes": [(row.code, reason_text(row.words)) for row in codes]},
     )
     if not form.is_valid():
         more = {"form": form, "version": draft, "number": number}
@@ -480,11 +481,6 @@ def _open_rules(
     if number is not None and not 0 < number <= len(rules):
         raise PolicyVersion.DoesNotExist
     return draft, rules
-
-
-def _code_choices(place: Place) -> list[tuple[str, str]]:
-    active = [row for row in codes_of(place.workspace) if row.active]
-    return [(row.code, reason_text(row.words)) for row in active]
 
 
 @post_required(Permission.MANAGE_SETTINGS)
@@ -520,10 +516,8 @@ def activate(place: Place, version: UUID) -> HttpResponse:
     if not form.is_valid():
         error = _("Choose what it does once it is switched on.")
         return place.to("policy-version", error=error, version=version)
-    what, mode = (
-        SeenDraft(version, form.cleaned_data["seen"]),
-        form.cleaned_data["mode"],
-    )
+    what = SeenDraft(version, form.cleaned_data["seen"])
+    mode = form.cleaned_data["mode"]
     with place.refusing(REFUSALS, "policy-version", version=version):
         policies.activate(place.client, what, mode, place.member, place.by.actor)
     done = _(

@@ -491,8 +491,7 @@ def _assign(chosen: Chosen) -> HttpResponse:
 
 def _read_decider(place: Place) -> Member | None:
     member: UUID | None = read_id(place.request.POST.get("member", ""))
-    found = deciders_of(place.workspace).select_related("user")
-    return found.filter(pk=member).first() if member else None
+    return deciders_of(place.workspace).filter(pk=member).first() if member else None
 
 
 # The name of a button -> the permission that its verb needs, and the verb

@@ -22,11 +22,12 @@ from verification.console.base import (
     Place,
     Refusals,
     Text,
+    deciders_of,
     member_required,
     post_required,
 )
 from verification.console.batches import batch_of
-from verification.console.case_pages import case_context, deciders, open_case_of
+from verification.console.case_pages import case_context, open_case_of
 from verification.console.decision_pages import (
     REFUSALS,
     SENT_BEFORE,
@@ -134,7 +135,7 @@ def listing(place: Place) -> HttpResponse:
         "standings": standings_of([row.pk for row in page.rows]),
         "disputed": reports_under_correction([row.pk for row in page.rows]),
         "packages": packages_of(page.rows),
-        "deciders": deciders(place) if may_decide else (),
+        "deciders": deciders_of(place.workspace) if may_decide else (),
         "many": may_decide or Permission.ORDER in place.offered,
     }
     return place.render("reports/list", shown)

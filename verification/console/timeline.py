@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.console.base import Text, names_of_actors
 from verification.console.words import STATES, State, Topic
-from verification.reports.models import Report, StatusChange
+from verification.reports.models import Report
 from verification.reports.status import CHECK_ENDED, SUBJECT_ACTOR
 from verification.values.masking import hide_staff
 
@@ -94,29 +93,20 @@ class Entry(NamedTuple):
 def timeline_of(report: Report) -> list[Entry]:
     """Return the history of the report, the newest entry first."""
     changes = list(report.status_changes.all())
-    names = _names_of(report, {change.actor for change in changes})
-    entries = list(_entries(changes, names))
+    # A member who has left keeps their id.
+    names: dict[str, Text] = {**ACTORS, **dict.fromkeys(AUTOMATIC, "")}
+    actors = {one.actor for one in changes}
+    names |= {actor: _("staff") for actor in actors if hide_staff(actor) != actor}
+    names |= names_of_actors(report.workspace_id, actors)
+    entries = []
+    for change in changes:
+        state = HAPPENED.get(change.trigger, State(change.trigger))
+        if change.trigger == CHECK_ENDED:
+            state = STATES[Topic.REPORT][change.target]
+        by = names.get(change.actor, change.actor)
+        entries.append(Entry(change.created_at, *state, by))
     if report.erased_at and all(one.trigger != ERASED for one in changes):
         # The erasure of an ended report changes no status.
         entries.append(Entry(report.erased_at, *HAPPENED[ERASED], ""))
         entries.sort(key=lambda entry: entry.at)
     return entries[::-1]
-
-
-def _entries(
-    changes: Iterable[StatusChange], names: dict[str, Text]
-) -> Iterator[Entry]:
-    for change in changes:
-        if change.trigger == CHECK_ENDED:
-            state = STATES[Topic.REPORT][change.target]
-        else:
-            state = HAPPENED.get(change.trigger, State(change.trigger))
-        yield Entry(change.created_at, *state, names.get(change.actor, change.actor))
-
-
-def _names_of(report: Report, actors: set[str]) -> dict[str, Text]:
-    """Return how the page names these actors; one that has left keeps their id."""
-    names: dict[str, Text] = {**ACTORS, **dict.fromkeys(AUTOMATIC, "")}
-    names |= {actor: _("staff") for actor in actors if hide_staff(actor) != actor}
-    names |= names_of_actors(report.workspace_id, actors)
-    return names

@@ -100,11 +100,15 @@ PACKAGES = [
     path("<uuid:package>", packages.edit, name="settings-packages-edit"),
     path(
         "<uuid:package>/deactivate",
-        packages.deactivate,
+        packages.switch,
+        {"active": False},
         name="settings-packages-deactivate",
     ),
     path(
-        "<uuid:package>/activate", packages.activate, name="settings-packages-activate"
+        "<uuid:package>/activate",
+        packages.switch,
+        {"active": True},
+        name="settings-packages-activate",
     ),
 ]
 MAILBOX = [

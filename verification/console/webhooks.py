@@ -12,6 +12,7 @@ from uuid import UUID
 from django import forms
 from django.conf import settings
 from django.db import transaction
+from django.forms.models import model_to_dict
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
@@ -145,16 +146,10 @@ def overview(place: Place) -> HttpResponse:
 @member_required(Permission.MANAGE_WEBHOOKS)
 def configure(place: Place) -> HttpResponse:
     found = _find_configuration(place)
-    # Without the secret, which no page shows.
-    initial = (
-        {
-            "url": found.url,
-            "enabled": found.enabled,
-            "enabled_events": found.enabled_events,
-        }
-        if found
-        else {"enabled_events": [name for name, _label in EVENT_CHOICES]}
-    )
+    initial = {"enabled_events": [name for name, _label in EVENT_CHOICES]}
+    if found:
+        # Without the secret, which no page shows.
+        initial = model_to_dict(found, ["url", "enabled", "enabled_events"])
     form = WebhookForm(place.posted, initial=initial, has_secret=found is not None)
     if not form.is_valid():
         return place.render("webhooks/configure", {"form": form, "is_new": not found})

@@ -10,6 +10,7 @@ from uuid import UUID
 from django import forms
 from django.db import transaction
 from django.db.models import Q
+from django.forms.models import model_to_dict
 from django.http import FileResponse, HttpResponse
 from django.utils.text import format_lazy
 from django.utils.translation import gettext
@@ -131,12 +132,9 @@ PASSWORDS_PER_MINUTE = 5
 def edit_settings(place: Place) -> HttpResponse:
     workspace = place.workspace
     account = workspace.accounts.get(environment=Environment.PRODUCTION)
-    initial = {
-        "name": workspace.name,
+    initial = model_to_dict(workspace, SettingsForm.base_fields)
+    initial |= {
         "contact": workspace.contact,
-        "retention_days": workspace.retention_days,
-        "sandbox_retention_days": workspace.sandbox_retention_days,
-        "names_in_lists": workspace.names_in_lists,
         "low_balance_at": account.low_balance_at,
     }
     form = SettingsForm(place.posted, initial=initial)
@@ -186,10 +184,7 @@ def edit_names(place: Place) -> HttpResponse:
     workspace = place.workspace
     if not workspace.requester.is_reviewed:
         return place.to("settings")
-    initial = {
-        "legal_name": workspace.legal_name,
-        "trading_name": workspace.trading_name,
-    }
+    initial = model_to_dict(workspace, NamesForm.base_fields)
     form = NamesForm(place.posted, initial=initial)
     if form.is_valid():
         try:

@@ -36,7 +36,8 @@ def context_of(brand: Brand) -> dict[str, Any]:
         "client_line": brands.contact_line(brand, get_language() or "en"),
     }
     if brand.colour:
-        shown["brand_sheet"] = stylesheet_path(brand.colour)
+        colour, digest = brand.colour[1:], _digest(stylesheet_of(brand.colour))
+        shown["brand_sheet"] = reverse("brand:stylesheet", args=[colour, digest])
     if brand.logo_digest:
         shown["brand_logo"] = reverse("brand:logo", args=[brand.logo_digest])
         shown["logo_width"] = -(-(brand.logo_width or 0) // DENSITY)
@@ -48,11 +49,6 @@ def return_context(brand: Brand | None, report: Report) -> dict[str, Any]:
     """Return the link with which a page leads back to the client; empty without one."""
     url = brands.return_link(brand, report.return_url, report.pk)
     return {"return_url": url, "return_host": urlsplit(url).netloc} if url else {}
-
-
-def stylesheet_path(colour: str) -> str:
-    digest = _digest(stylesheet_of(colour))
-    return reverse("brand:stylesheet", args=[colour.removeprefix("#"), digest])
 
 
 def stylesheet_of(colour: str) -> str:

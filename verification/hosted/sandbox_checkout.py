@@ -11,9 +11,8 @@ from uuid import UUID
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods
 
-from verification.hosted.hosted_pages import hosted, render_page, see_other
+from verification.hosted.hosted_pages import ASK_OR_DO, hosted, render_page, see_other
 from verification.hosted.payment_page import format_money
 from verification.payments.models import Checkout, SandboxCheckout
 from verification.sandbox.payments import NAME, choices_of, play_choice
@@ -21,7 +20,7 @@ from verification.web.pages import allow_sources
 from workspaces.models import Environment
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@ASK_OR_DO
 @hosted
 def show(request: HttpRequest, reference: UUID) -> HttpResponse:
     checkout = Checkout.objects.filter(

@@ -7,7 +7,6 @@ code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
 from typing import Any
@@ -62,29 +61,8 @@ class SubjectPages(ConsentPages):
     def stage_of(self, consent: Consent, visit: Visit) -> Stage:
         return data_stage(consent, visit, now())
 
-    def subject_required(self, view: VisitedView[OpenConsent]) -> View:
-        """Let in a visitor who is proved to be the subject; send others to the proof.
-
-        The view gets the request, the OpenConsent and the rest of the address. The data
-        may be erased: `visited.consent.report.erased_at`.
-        """
-
-        @self.visit_required
-        @wraps(view)
-        def gated(
-            request: HttpRequest, visited: OpenConsent, **rest: Any
-        ) -> HttpResponse:
-            if visited.stage != Stage.DATA:
-                return self.redirect(visited.consent.pk)
-            return view(request, visited, **rest)
-
-        return gated
-
 
 subject_pages = SubjectPages()
-subject_required: Callable[[VisitedView[OpenConsent]], View] = (
-    subject_pages.subject_required
-)
 proofs = ProofViews(subject_pages)
 
 
@@ -151,6 +129,23 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         is_first=older_than is None,
         older=shown[-1].pk if len(shown) < len(known) else None,
     )
+
+
+def subject_required(view: VisitedView[OpenConsent]) -> View:
+    """Let in a visitor who is proved to be the subject; send others to the proof.
+
+    The view gets the request, the OpenConsent and the rest of the address. The data may
+    be erased: `visited.consent.report.erased_at`.
+    """
+
+    @subject_pages.visit_required
+    @wraps(view)
+    def gated(request: HttpRequest, visited: OpenConsent, **rest: Any) -> HttpResponse:
+        if visited.stage != Stage.DATA:
+            return subject_pages.redirect(visited.consent.pk)
+        return view(request, visited, **rest)
+
+    return gated
 
 
 def data_required(view: VisitedView[OpenConsent]) -> View:
