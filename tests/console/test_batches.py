@@ -954,7 +954,7 @@ def test_rows_of_an_upload_are_deleted_by_its_member_or_after_a_day(sender):
 
 
 def test_member_has_twenty_uploads_at_most(sender, monkeypatch):
-    monkeypatch.setattr("verification.console.batch_uploads.MAX_UPLOADS", 2)
+    monkeypatch.setattr("verification.console.batches.MAX_UPLOADS", 2)
     for name in ("a.csv", "b.csv", "c.csv"):
         sender.send(people(), name)
 

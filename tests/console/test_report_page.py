@@ -14,7 +14,7 @@ from tests.world.decisions import create_ready_report
 from tests.world.orders import create_report_with_status, two_checks
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.console.finding_cards import result_context
-from verification.console.timeline import HAPPENED, timeline_of
+from verification.console.reports import HAPPENED, timeline_of
 from verification.db.ids import uuid7
 from verification.reports.models import Report
 from verification.reports.status import record_note

@@ -22,7 +22,7 @@ from tests.world.refunds import paystack_api as paystack_api
 from tests.world.refunds import send_waiting_refunds as send_now
 from tests.world.subject import visible_text
 from verification.hosted import payment as payment_pages
-from verification.hosted.payment_page import stage_of
+from verification.hosted.payment import stage_of
 from verification.payments.alerts import raise_review_flag
 from verification.payments.checkouts import PaymentClosed, open_checkout
 from verification.payments.disputes import record_disputes

@@ -50,12 +50,13 @@ from tests.world.subject import Visitor, newest_code
 from verification.batches.cells import Cell, Line, Sheet
 from verification.batches.models import Upload
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.console.batch_uploads import (
+from verification.console.batches import (
     OpenUpload,
     choose_columns,
+    judge,
+    place_batch,
     store_upload,
 )
-from verification.console.batches import judge, place_batch
 from verification.console.orders import Choice, Offer
 from verification.decisions import notices
 from verification.files.inspection import inspect

@@ -44,7 +44,7 @@ from verification.batches.models import Batch, Upload
 from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
 from verification.checks.results import Failed, Retry, record_outcomes
-from verification.console.batch_uploads import store_upload
+from verification.console.batches import store_upload
 from verification.console.orders import Choice
 from verification.db.ids import uuid7
 from verification.notifications.delivery import claim as claim_notification

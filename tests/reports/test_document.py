@@ -16,7 +16,7 @@ from tests.world.clients import (
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.packages import by_package, create_package
 from verification.checks.finding_words import humanise_name
-from verification.console.timeline import ERASED, HAPPENED
+from verification.console.reports import ERASED, HAPPENED
 from verification.documents.report import _check, report_pdf
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.reports.status import record_note

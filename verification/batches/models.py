@@ -45,7 +45,7 @@ class Upload(DatedRow):
     # The member who may order it, as in timelines: "member 0199…"
     created_by = models.CharField(max_length=100)
     # {name, choice, common, lines, heading, columns, mended, skipped, workbook,
-    # subjects}: see console/batch_uploads.py. `subjects` are ids, as reports have them.
+    # subjects}: see console/batches.py. `subjects` are ids, as reports have them.
     content = EncryptedJSONField()
 
     class Meta:

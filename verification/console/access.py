@@ -38,7 +38,7 @@ from verification.console.fields import (
     email_field,
     text_field,
 )
-from verification.console.first_steps import FIRST_ORDER, samples_of
+from verification.console.home import FIRST_ORDER, samples_of
 from verification.console.sandbox_pages import with_messages
 from verification.console.words import WORDS, Topic, choices_of
 from verification.values.clock import now

@@ -41,29 +41,26 @@ from verification.console.base import (
     member_required,
     post_required,
 )
-from verification.console.batch_columns import IGNORED, Columns
-from verification.console.batch_rows import Row
-from verification.console.batch_uploads import (
-    Mended,
-    OpenUpload,
-    choose_columns,
-    create_upload,
-    mend_rows,
-    skip_rows,
-    store_upload,
-    take_rows_back,
-)
+from verification.console.batch_sheet import IGNORED, Columns, Row
 from verification.console.batches import (
     FileOrdered,
     Judged,
+    Mended,
+    OpenUpload,
     RowFault,
     checks_of,
+    choose_columns,
     columns_of,
     common_inputs,
+    create_upload,
     judge,
+    mend_rows,
     orders_before,
     place_batch,
     reports_of,
+    skip_rows,
+    store_upload,
+    take_rows_back,
 )
 from verification.console.order_form import (
     NO_ROWS,

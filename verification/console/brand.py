@@ -29,7 +29,7 @@ from verification.files.uploads import (
 from verification.hosted.brand import context_of
 from verification.hosted.consent_page import preview_context
 from verification.values.public_text import TextFault
-from verification.web.pages import allow_sources, operator_context
+from verification.web.pages import allow_sources
 from workspaces import brands
 from workspaces.brands import BrandFault, InvalidBrand, NewBrand
 from workspaces.members import Permission
@@ -166,11 +166,7 @@ def preview(place: Place) -> HttpResponse:
             form = _form(place, brand)
             form.is_valid()
             brand, logo = _draft(brand, form)
-        shown = {
-            **operator_context(),
-            **preview_context(place.workspace),
-            **context_of(brand),
-        }
+        shown = preview_context(place.workspace) | context_of(brand)
         if logo:
             shown["brand_logo"] = f"data:image/png;base64,{b64encode(logo).decode()}"
         response = render(place.request, "hosted/asked.html", shown)

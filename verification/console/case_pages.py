@@ -1,6 +1,7 @@
 """The queue of reports that wait for a decision, and its part of a report's page.
 
-Clear cases are approved together: choose, read the left-out cases, confirm.
+A tab has the notices of declines to hand over. Clear cases are approved together:
+choose, read the left-out cases, confirm.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from verification.console.base import (
     member_required,
     post_required,
 )
-from verification.console.decline_notices import tab_context
 from verification.console.fields import (
     ALL_CHOICE,
     FilterForm,
@@ -39,13 +39,16 @@ from verification.console.fields import (
     text_area,
 )
 from verification.console.words import Topic, choices_of
+from verification.db.base import read_page
 from verification.decisions import cases as verbs
+from verification.decisions import notices
 from verification.decisions.case_list import (
     MAX_COUNT,
     Holder,
     QueueFilters,
     Wait,
     can_search,
+    count_cases,
     count_open,
     list_case_ids,
     list_cases,
@@ -60,7 +63,13 @@ from verification.decisions.clear_cases import (
     count_decided,
     sort_cases,
 )
-from verification.decisions.models import MAX_NOTE_LENGTH, Case, CaseCause, CaseNote
+from verification.decisions.models import (
+    MAX_NOTE_LENGTH,
+    AdverseNotice,
+    Case,
+    CaseCause,
+    CaseNote,
+)
 from verification.decisions.notices import reports_under_correction
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.values.clock import now
@@ -198,6 +207,29 @@ def listing(place: Place) -> HttpResponse:
         **tab_context(place),
     }
     return place.render("queue", shown)
+
+
+@member_required()
+def list_notices(place: Place) -> HttpResponse:
+    """List the notices that somebody has to hand over, those tried last first."""
+    rows = to_hand_over_here(place).select_related("report")
+    rows = rows.order_by("-undelivered_at", "-id")
+    page = read_page(rows, **place.paging)
+    return place.render("notices", {"page": page, **tab_context(place)})
+
+
+def tab_context(place: Place) -> dict[str, Any]:
+    """Return the counts of the tabs of the queue."""
+    return {
+        "counts": count_cases(place.member, place.environment),
+        "to_hand_over": to_hand_over_here(place)[: MAX_COUNT + 1].count(),
+        "most": MAX_COUNT,
+    }
+
+
+def to_hand_over_here(place: Place) -> QuerySet[AdverseNotice]:
+    """Return the notices of this workspace and environment to hand over."""
+    return notices.notices_to_hand_over().filter(**place.lookups)
 
 
 def package_names(place: Place) -> dict[str, str]:

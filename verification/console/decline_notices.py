@@ -1,4 +1,4 @@
-"""Notices of declines: those to hand over, resend, hand-over, PDF; and their rule."""
+"""Notices of declines on a report's page: resend, hand-over, PDF; and their rule."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django import forms
 from django.db import transaction
-from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
@@ -19,9 +18,7 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.fields import number_field, text_field
-from verification.db.base import read_page
 from verification.decisions import notices
-from verification.decisions.case_list import MAX_COUNT, count_cases
 from verification.decisions.models import (
     MAX_WAITING_DAYS,
     AdverseNotice,
@@ -68,29 +65,6 @@ REFUSALS: Refusals = {
         "A message with the notice is less than a minute old. Try again in a minute."
     ),
 }
-
-
-@member_required()
-def listing(place: Place) -> HttpResponse:
-    """List the notices that somebody has to hand over, those tried last first."""
-    rows = to_hand_over_here(place).select_related("report")
-    rows = rows.order_by("-undelivered_at", "-id")
-    page = read_page(rows, **place.paging)
-    return place.render("notices", {"page": page, **tab_context(place)})
-
-
-def tab_context(place: Place) -> dict[str, Any]:
-    """Return the counts of the tabs of the queue."""
-    return {
-        "counts": count_cases(place.member, place.environment),
-        "to_hand_over": to_hand_over_here(place)[: MAX_COUNT + 1].count(),
-        "most": MAX_COUNT,
-    }
-
-
-def to_hand_over_here(place: Place) -> QuerySet[AdverseNotice]:
-    """Return the notices of this workspace and environment to hand over."""
-    return notices.notices_to_hand_over().filter(**place.lookups)
 
 
 def notices_context(report: Report) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from monitoring.models import NEWEST_FIRST, Severity, alerts_of
 from verification.consents.models import Consent, ConsentStatus
 from verification.console.alert_words import alert_sentences
 from verification.console.base import Place, Text
-from verification.console.decline_notices import to_hand_over_here
+from verification.console.case_pages import to_hand_over_here
 from verification.console.navigation import MOST, Count
 from verification.db.base import force_custom_plan
 from verification.decisions import policies

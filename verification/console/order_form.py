@@ -24,9 +24,8 @@ from verification.batches.spreadsheet import (
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.consents.models import Consent
-from verification.console.batch_columns import IGNORED, Columns
-from verification.console.batch_rows import FULL_NAME
-from verification.console.batch_uploads import OpenUpload
+from verification.console.batch_sheet import FULL_NAME, IGNORED, Columns
+from verification.console.batches import OpenUpload
 from verification.console.fields import (
     Choices,
     ChoicesForm,

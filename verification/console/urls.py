@@ -240,7 +240,7 @@ PAGES: Addresses = [
         name="erasures-certificate",
     ),
     path("queue/", case_pages.listing, name="queue"),
-    path("queue/notices", decline_notices.listing, name="queue-notices"),
+    path("queue/notices", case_pages.list_notices, name="queue-notices"),
     path("queue/next", case_pages.take_next, name="queue-next"),
     path("queue/approve", case_pages.approve, name="queue-approve"),
     path("queue/<uuid:report>/assign", case_pages.assign, name="queue-assign"),

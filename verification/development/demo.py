@@ -43,8 +43,7 @@ from verification.checks.models import CheckPackage, CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.notices import notice_for
 from verification.consents.subject_decisions import Evidence, decline, digest_of, grant
-from verification.console.batch_uploads import OpenUpload, store_upload
-from verification.console.batches import judge, place_batch
+from verification.console.batches import OpenUpload, judge, place_batch, store_upload
 from verification.console.orders import Choice
 from verification.db import embedded
 from verification.db.ids import uuid7

@@ -50,7 +50,7 @@ from verification.hosted.hosted_pages import (
     details_of,
     qr_code,
 )
-from verification.hosted.payment_page import format_money
+from verification.hosted.payment import format_money
 from verification.notifications.models import Channel, Kind
 from verification.payments.checkouts import closed_reason
 from verification.payments.models import Checkout

@@ -247,10 +247,7 @@ def render_page(
     context: Mapping[str, Any] | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    frame = {"operator": settings.OPERATOR_NAME, "contact": settings.OPERATOR_CONTACT}
-    return render(
-        request, f"hosted/{name}.html", {**frame, **(context or {})}, status=status
-    )
+    return render(request, f"hosted/{name}.html", context, status=status)
 
 
 def client_context(workspace: Workspace, environment: str) -> dict[str, Any]:

@@ -1,47 +1,199 @@
-"""Views of the payment page: each calls one verb and redirects to the page.
+"""The payment page: its stages, its views, and the context of each.
 
-A payment is paid when the provider confirms it. A browser cannot confirm one.
+Each view calls one verb and redirects to the page. A payment is paid when the provider
+confirms it. A browser cannot confirm one: the return from a provider's page polls the
+provider and redirects to the page, whose query `since` is the time of the return.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as _
+from django.views.decorators.http import require_safe
 
-from verification.consents.subject_messages import addresses_of
+from verification import links
+from verification.checks.models import ordered_results
+from verification.consents.subject_messages import addresses_of, is_reachable
 from verification.documents.receipts import payment_receipt_pdf
-from verification.hosted import payment_page
 from verification.hosted.blocks import block_page
 from verification.hosted.brand import return_context
 from verification.hosted.forms import PhoneForm
 from verification.hosted.hosted_pages import (
     HostedPages,
+    View,
     VisitCookie,
+    client_context,
+    hosted,
+    initials,
+    qr_code,
     render_page,
     require_rate,
     see_other,
 )
-from verification.hosted.payment_page import (
-    PAYABLE,
-    STATUS_CODES,
-    ProviderReturn,
-    Stage,
-    stage_of,
-)
+from verification.hosted.templatetags.bdi import bdi
+from verification.notifications.models import Kind
 from verification.payments import checkouts as payment_checkouts
+from verification.payments.checkouts import SOURCES_CHANGED, closed_reason
 from verification.payments.links import PaymentNotRenewable, payment_links
-from verification.payments.models import Checkout, Payment, PaymentStatus, ReviewFlag
-from verification.payments.payer_messages import payer_of
-from verification.payments.refunds import abandon_payment
-from verification.payments.registry import NoPaymentProvider
+from verification.payments.models import (
+    Checkout,
+    CheckoutStatus,
+    DisputeStatus,
+    Payment,
+    PaymentStatus,
+    RefundStatus,
+    ReviewFlag,
+)
+from verification.payments.payer_messages import payer_of, receipt_of
+from verification.payments.refunds import (
+    abandon_payment,
+    is_left_to_staff,
+    unfinished_part,
+)
+from verification.payments.registry import (
+    LABELS,
+    NoPaymentProvider,
+    can_prompt,
+    checkout_provider,
+    payment_methods,
+)
+from verification.payments.settlement import is_being_polled, poll_soon
+from verification.providers.payment_provider import PaymentMethod, PromptFailure
+from verification.reports.models import PaymentMode, Report
 from verification.values.clock import now
+from verification.values.masking import mask_end
 from verification.web.pages import allow_sources, attachment
+from workspaces.models import Environment, Workspace
+
+
+class Stage(StrEnum):
+    DUE = "due"
+    # The payer has paid a part.
+    PART = "part"
+    # A person reviews a checkout.
+    EXAMINED = "examined"
+    WAITS = "waits"
+    # The payer has come back, and no poll has ended since.
+    CONFIRMING = "confirming"
+    # An M-Pesa prompt waits on the payer's phone.
+    PROMPTED = "prompted"
+    FAILED = "failed"
+    PAID = "paid"
+    REFUNDED = "refunded"
+    EXPIRED = "expired"
+    SUSPENDED = "suspended"
+    # A check has lost the sources that the subject agreed to.
+    SOURCES_CHANGED = "sources_changed"
+    REPLACED = "replaced"
+    ENDED = "ended"
+
+
+# Result of `closed_reason` -> stage; for any other result the report has ended.
+STAGE_BY_CLOSURE = {
+    "WAITS_FOR_CONSENT": Stage.WAITS,
+    "REPLACED": Stage.REPLACED,
+    PaymentStatus.EXPIRED: Stage.EXPIRED,
+    "SUSPENDED": Stage.SUSPENDED,
+    SOURCES_CHANGED: Stage.SOURCES_CHANGED,
+    "EXAMINED": Stage.EXAMINED,
+}
+# Statuses of pages whose link takes no payment; other pages have 200.
+STATUS_CODES = {Stage.EXPIRED: 410, Stage.REPLACED: 410, Stage.ENDED: 410}
+# Stages whose page has the button to pay.
+PAYABLE = frozenset({Stage.DUE, Stage.PART, Stage.FAILED})
+POLLED_STAGES = PAYABLE | {Stage.EXPIRED, Stage.SUSPENDED, Stage.SOURCES_CHANGED}
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderReturn:
+    """The return of a payer from a checkout, at the time `since`."""
+
+    checkout: Checkout
+    since: datetime
+
+    @property
+    def is_polled(self) -> bool:
+        """Return whether a poll has ended after the payer came back."""
+        polled_at = self.checkout.polled_at
+        return polled_at is not None and polled_at >= self.since
+
+    @property
+    def is_asked(self) -> bool:
+        """Return whether a poll is under way or about to start."""
+        checkout = self.checkout
+        # A payer may answer a prompt at the last moment.
+        is_late = checkout.failure == PromptFailure.TIMED_OUT
+        can_change = is_late or checkout.status == CheckoutStatus.OPEN
+        if not (can_change and checkout.next_poll_at):
+            return False
+        is_due = not self.is_polled or bool(checkout.unanswered)
+        return is_due or is_being_polled(checkout)
+
+
+def stage_of(
+    payment: Payment,
+    generation: int,
+    came_back: ProviderReturn | None,
+    at: datetime,
+    *,
+    has_parts: bool = False,
+) -> Stage:
+    # A paid payment shows as paid by every link, also by a replaced one.
+    if payment.status == PaymentStatus.PAID:
+        return Stage.PAID
+    if payment.status == PaymentStatus.REFUNDED:
+        return Stage.REFUNDED
+    if reason := closed_reason(payment.report, payment, generation, at):
+        stage = STAGE_BY_CLOSURE.get(reason, Stage.ENDED)
+    elif has_parts:
+        stage = Stage.PART
+    else:
+        is_failed = payment.status == PaymentStatus.FAILED
+        stage = Stage.FAILED if is_failed else Stage.DUE
+    if came_back and stage in POLLED_STAGES:
+        if came_back.checkout.is_waiting_prompt:
+            return Stage.PROMPTED
+        if came_back.is_asked:
+            return Stage.CONFIRMING
+    return stage
+
+
+# Names of checks for the translators. Staff may rename a check: the page shows that.
+CHECKS = (
+    _("National identity"),
+    _("KRA PIN"),
+    _("Employer reference"),
+    _("Business registration"),
+    _("CRB score"),
+    _("CRB standard report"),
+    _("CRB full report"),
+    _("Credit bureau score"),
+    _("Credit bureau status"),
+    _("Credit bureau company report"),
+    _("Sanctions and watch lists"),
+)
+# Item on a receipt of a top-up, from `payments.payer_messages`, for the translators.
+RECEIPT_ITEMS = (_("Top-up of the balance"),)
+# Methods of the provider's page -> their names in a sentence.
+PAYMENT_METHODS = {
+    (PaymentMethod.MPESA, PaymentMethod.CARD): _("M-Pesa or a card"),
+    (PaymentMethod.CARD,): _("a card"),
+    (PaymentMethod.MPESA,): _("M-Pesa"),
+}
+DESCRIPTIONS = (_("Verification report for %(name)s"), _("Top-up for %(name)s"))
+
 
 CHECKOUTS_PER_MINUTE = 30
 # The page lists the newest checkouts only.
@@ -79,7 +231,7 @@ def _open_payment(
         # The payment may have been paid between the two reads.
         payment = rows.get(pk=payment_id)
     came_back = _find_return(request, checkouts)
-    has_parts = bool(payment_page.waiting_parts(checkouts))
+    has_parts = bool(waiting_parts(checkouts))
     stage = stage_of(payment, generation, came_back, now(), has_parts=has_parts)
     is_doubted = any(ReviewFlag.OTHER_CURRENCY in c.review_flags for c in checkouts)
     if stage == Stage.EXAMINED and not is_doubted:
@@ -104,7 +256,7 @@ def _find_return(
     prompts = (c.reference for c in checkouts if c.is_waiting_prompt)
     reference = next(prompts, None) or request.GET.get("back")
     checkout = next((c for c in checkouts if c.reference == reference), None)
-    return ProviderReturn(checkout, payment_page.since(request)) if checkout else None
+    return ProviderReturn(checkout, since(request)) if checkout else None
 
 
 class PaymentPages(HostedPages[OpenPayment]):
@@ -142,9 +294,9 @@ def _render_page(
     response = render_page(request, f"payment/{visited.stage}", shown, status)
     if visited.stage in PAYABLE:
         environment = visited.payment.report.environment
-        allow_sources(response, form_action=[payment_page.checkout_origin(environment)])
+        allow_sources(response, form_action=[checkout_origin(environment)])
     if visited.came_back:
-        payment_page.allow_script(response)
+        allow_script(response)
     return response
 
 
@@ -237,7 +389,28 @@ def receipt(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     return attachment(pdf, f"receipt-{checkout.number}.pdf")
 
 
-return_view = payment_page.make_return_view(
+# Milliseconds of any time up to the year 2286 have fewer.
+MAX_TIMESTAMP_DIGITS = 14
+SCRIPTS = {"script_src": ["'self'"], "connect_src": ["'self'"]}
+
+
+def make_return_view(page: Callable[[UUID, UUID, str], str]) -> View:
+    """Return the view of a payer's return; `page(row, checkout, query)` is its URL."""
+
+    @require_safe
+    @hosted
+    def view(request: HttpRequest, row: UUID, checkout: UUID) -> HttpResponse:
+        at = now()
+        if not poll_soon(checkout):
+            # The last poll is seconds old: show its result.
+            rows = Checkout.objects.filter(pk=checkout)
+            at = rows.values_list("polled_at", flat=True).first() or at
+        return see_other(page(row, checkout, f"since={int(at.timestamp() * 1000)}"))
+
+    return view
+
+
+return_view = make_return_view(
     lambda row, checkout, query: f"{pages.path_of(row)}?back={checkout}&{query}"
 )
 
@@ -245,37 +418,39 @@ return_view = payment_page.make_return_view(
 @pages.read
 def state(request: HttpRequest, visited: OpenPayment) -> HttpResponse:
     """Answer the script of a waiting page, and poll the provider again."""
-    answer = payment_page.state_response(*_state(visited))
+    answer = state_response(*_state(visited))
     if visited.came_back is None:
         return answer
-    return payment_page.poll_again(request, visited.came_back.checkout, answer)
+    return poll_again(request, visited.came_back.checkout, answer)
 
 
 def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
     payment, counted = visited.payment, _counted_checkouts(visited)
+    open_checkouts = (
+        c for c in visited.checkouts if c.status == CheckoutStatus.OPEN and c.url
+    )
     shown = {
-        **payment_page.base_context(
-            payment.report.workspace, payment.report.environment
-        ),
-        **payment_page.order_context(payment, visited.checkouts),
+        **base_context(payment.report.workspace, payment.report.environment),
+        **order_context(payment, visited.checkouts),
         "payment": payment,
         "path": pages.path_of(payment.pk),
         "stop": visited.stage != Stage.REPLACED
         and reverse("payment:block", args=[payment.pk]),
-        "extras": payment_page.extra_payments(visited.checkouts),
-        "earlier": payment_page.find_open_checkout(visited.checkouts),
+        "extras": extra_payments(visited.checkouts),
+        # A checkout that the payer has left without a known outcome
+        "earlier": next(open_checkouts, None),
         "latest": max(visited.checkouts, key=lambda c: c.pk, default=None),
         "came_back": visited.came_back,
-        "prompt": payment_page.prompt_context(visited.checkouts),
+        "prompt": prompt_context(visited.checkouts),
         "query": request.META.get("QUERY_STRING", ""),
         "report": payment.report,
-        "state": payment_page.state_response(*_state(visited)).content.decode(),
+        "state": state_response(*_state(visited)).content.decode(),
         "unavailable": "unavailable" in request.GET,
         "too_soon": "too-soon" in request.GET,
-        **payment_page.renewal_context(payment, visited.stage),
+        **renewal_context(payment, visited.stage),
     }
     if counted:
-        shown |= payment_page.receipt_context(payment, counted)
+        shown |= receipt_context(payment, counted)
     return shown
 
 
@@ -297,3 +472,248 @@ def _counted_checkouts(visited: OpenPayment) -> list[Checkout]:
         return []
     counted = (c for c in visited.checkouts if c.is_counted)
     return sorted(counted, key=lambda c: c.is_part)
+
+
+def format_money(amount: Decimal | None, currency: str) -> str:
+    # The space does not break, so that currency and amount stay on one line.
+    return f"{currency}\N{NO-BREAK SPACE}{amount or 0:,.2f}"
+
+
+def check_prices(report: Report, currency: str) -> list[tuple[str, str]]:
+    """Return (name, agreed price) of each check; "" for one that reuses a result."""
+    return [
+        _price_line(result.definition.display_name, result.price, currency)
+        for result in ordered_results(report)
+    ]
+
+
+def _price_line(name: str, price: Decimal, currency: str) -> tuple[str, str]:
+    return gettext(name), format_money(price, currency) if price else ""
+
+
+def base_context(workspace: Workspace, environment: str) -> dict[str, Any]:
+    return {
+        **client_context(workspace, environment),
+        "is_play": environment == Environment.SANDBOX,
+    }
+
+
+def order_context(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]:
+    """Return what the payer pays for, and by when."""
+    report = payment.report
+    came = sum((part.refundable for part in waiting_parts(checkouts)), Decimal(0))
+    return {
+        "amount": format_money(payment.amount, payment.currency),
+        "came": format_money(came, payment.currency),
+        "has_parts": came > 0,
+        "missing": format_money(payment.amount - came, payment.currency),
+        "checks": check_prices(report, payment.currency),
+        "purpose": report.purpose,
+        "reference": report.reference,
+        # Only a third party needs them.
+        "about": initials(report.subject_name)
+        if report.payment_mode == PaymentMode.THIRD_PARTY
+        else "",
+        "expires_at": payment.expires_at,
+        "provider": provider_label(report.environment),
+        "ways": payment_methods_text(report.environment),
+        "can_prompt": can_prompt(
+            report.environment, payment.amount - came, payment.currency
+        ),
+    }
+
+
+def provider_label(environment: str) -> str | None:
+    """Return the provider's name; "" in the sandbox, None if there is no provider."""
+    try:
+        name = checkout_provider(environment).name
+    except NoPaymentProvider:
+        return None
+    return LABELS.get(name, "")
+
+
+def payment_methods_text(environment: str) -> str:
+    """Return the provider's methods as part of a sentence; "" in the sandbox."""
+    text = PAYMENT_METHODS.get(payment_methods(environment))
+    return gettext(text) if text else ""
+
+
+def checkout_origin(environment: str) -> str:
+    """Return the origin of the provider's page, for the form-action policy.
+
+    Chromium applies the policy to redirects of a form as well.
+    """
+    try:
+        origin = checkout_provider(environment).checkout_origin
+    except NoPaymentProvider:
+        origin = ""
+    base = urlsplit(settings.BASE_URL)
+    return origin or f"{base.scheme}://{base.netloc}"
+
+
+def prompt_context(checkouts: list[Checkout]) -> dict[str, Any] | None:
+    """Return the prompt that waits on the payer's phone, if there is one."""
+    prompt = next((c for c in checkouts if c.is_waiting_prompt), None)
+    if prompt is None:
+        return None
+    return {
+        "checkout": prompt,
+        # Masked, as other people may have the link too.
+        "phone": f"+254{mask_end(str(prompt.phone or ''), 3)}",
+        "amount": format_money(prompt.amount, prompt.currency),
+        "is_sent": bool(prompt.session),
+        "is_overdue": prompt.is_overdue_prompt,
+        "ends_at": prompt.prompt_ends_at,
+    }
+
+
+def waiting_parts(checkouts: list[Checkout]) -> list[Checkout]:
+    """Return the parts whose rest is unpaid."""
+    return [c for c in checkouts if c.is_part and not c.is_counted]
+
+
+def extra_payments(checkouts: list[Checkout]) -> list[dict[str, Any]]:
+    """Return the payments that do not count towards the amount."""
+    return [
+        {
+            "number": checkout.number,
+            "amount": format_money(checkout.paid_amount, checkout.paid_currency),
+            "is_other": checkout.paid_currency != checkout.currency,
+            "is_short": (checkout.paid_amount or Decimal(0)) < checkout.amount,
+            "given_back": refund_lines(checkout),
+            "left": unreturned_amounts(checkout),
+        }
+        for checkout in checkouts
+        if checkout.status == CheckoutStatus.PAID
+        and not (checkout.is_counted or checkout.is_part)
+    ]
+
+
+def refund_lines(checkout: Checkout) -> list[dict[str, Any]]:
+    """Return the refunds that are on their way to the payer, or done."""
+    shown = {RefundStatus.APPROVED, RefundStatus.DONE}
+    return [
+        {
+            "amount": format_money(refund.amount, checkout.paid_currency),
+            "is_done": refund.status == RefundStatus.DONE,
+            "at": refund.ended_at,
+        }
+        for refund in sorted(checkout.refunds.all(), key=lambda refund: refund.pk)
+        if refund.status in shown
+    ]
+
+
+def unreturned_amounts(checkout: Checkout) -> dict[str, str]:
+    """Return the amounts of disputed and idle money that no refund returns, by reason.
+
+    Money that pays the report is idle only beyond its price.
+    """
+    currency, idle = checkout.paid_currency, checkout.refundable
+    if checkout.is_counted:
+        idle = max(idle - checkout.counted_amount, Decimal(0))
+    is_kept = checkout.reason_to_keep and not checkout.review_flags
+    requested = [
+        refund.amount
+        for refund in checkout.refunds.all()
+        if refund.status == RefundStatus.REQUESTED
+    ]
+    amounts = {
+        "disputed": _disputed_amount(checkout, DisputeStatus.OPEN),
+        "lost": _disputed_amount(checkout, DisputeStatus.LOST),
+        "examined": sum(requested, Decimal(0 if is_kept else idle)),
+        "kept": idle if is_kept else Decimal(0),
+    }
+    return {
+        why: format_money(amount, currency) for why, amount in amounts.items() if amount
+    }
+
+
+def _disputed_amount(checkout: Checkout, status: DisputeStatus) -> Decimal:
+    disputes = checkout.disputes.all()
+    amounts = (d.held_amount for d in disputes if d.status == status)
+    return sum(amounts, Decimal(0))
+
+
+def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]:
+    """Return the receipt as of the payment, without later edits of the report.
+
+    Several checkouts may have paid it together.
+    """
+    url = links.payment_url(payment.pk, payment.generation)
+    checkout, *_parts = counted
+    receipt = receipt_of(checkout)
+    paid = sum((c.counted_amount for c in counted), Decimal(0))
+    surplus = (checkout.paid_amount or Decimal(0)) - checkout.counted_amount
+    return {
+        "client": bdi(receipt["requester"]),
+        "purpose": receipt["purpose"],
+        "reference": receipt["reference"],
+        "about": initials(receipt.get("about", "")),
+        "checks": [
+            _price_line(item["name"], Decimal(item["price"]), checkout.paid_currency)
+            for item in receipt["checks"]
+        ],
+        "provider": LABELS.get(checkout.provider, ""),
+        "checkout": checkout,
+        "payments": [
+            (c, format_money(c.paid_amount, c.paid_currency))
+            for c in sorted(counted, key=lambda c: c.pk)
+        ],
+        "amount": format_money(paid, checkout.paid_currency),
+        "surplus": format_money(surplus, checkout.paid_currency) if surplus else "",
+        "given_back": [line for c in counted for line in refund_lines(c)],
+        "unreturned": [
+            (c.number, amounts) for c in counted if (amounts := unreturned_amounts(c))
+        ],
+        "is_left_to_staff": any(
+            unfinished_part(c) and is_left_to_staff(c) for c in counted
+        ),
+        "url": url,
+        "qr": qr_code(url),
+    }
+
+
+def renewal_context(payment: Payment, stage: Stage) -> dict[str, Any]:
+    """Return what the page of a closed link says about new links and messages."""
+    report = payment.report
+    if stage in {Stage.WAITS, Stage.EXAMINED}:
+        kind = Kind.PAYMENT_REQUEST if stage == Stage.WAITS else Kind.PAYMENT_REFUNDED
+        return {"is_reached": is_reachable(report, kind, payer_of(report))}
+    if stage not in {Stage.EXPIRED, Stage.SOURCES_CHANGED}:
+        return {}
+    return {
+        "can_renew": stage == Stage.EXPIRED and payment_links.can_visitor_renew(report),
+        "ask_path": reverse("payment:ask-client", args=[payment.pk]),
+        "can_ask": bool(payment_links.client_action_needed(report, payment, now())),
+        "has_asked": payment.link_requested_at is not None,
+    }
+
+
+def since(request: HttpRequest) -> datetime:
+    text = request.GET.get("since", "")
+    if not (text.isascii() and text.isdigit() and len(text) < MAX_TIMESTAMP_DIGITS):
+        return now()
+    return datetime.fromtimestamp(int(text) / 1000, UTC)
+
+
+def state_response(*values: object) -> HttpResponse:
+    """Return a text; the script reloads the page when it changes."""
+    return HttpResponse("/".join(map(str, values)), content_type="text/plain")
+
+
+def poll_again(
+    request: HttpRequest, checkout: Checkout, answer: HttpResponse
+) -> HttpResponse:
+    """Return the answer to the script, and poll the provider if the page is current.
+
+    For an old page there is no poll: the reloaded page would again say that a poll is
+    under way, and so on without end.
+    """
+    if request.GET.get("seen") == answer.content.decode():
+        poll_soon(checkout.pk)
+    return answer
+
+
+def allow_script(response: HttpResponse) -> HttpResponse:
+    allow_sources(response, **SCRIPTS)
+    return response

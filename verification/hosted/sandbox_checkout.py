@@ -13,7 +13,7 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 
 from verification.hosted.hosted_pages import ASK_OR_DO, hosted, render_page, see_other
-from verification.hosted.payment_page import format_money
+from verification.hosted.payment import format_money
 from verification.payments.models import Checkout, SandboxCheckout
 from verification.sandbox.payments import NAME, choices_of, play_choice
 from verification.web.pages import allow_sources

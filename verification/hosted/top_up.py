@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from verification import links
-from verification.hosted import payment_page
+from verification.hosted import payment
 from verification.hosted.hosted_pages import (
     HostedPages,
     VisitCookie,
@@ -26,7 +26,7 @@ from verification.hosted.hosted_pages import (
     require_rate,
     see_other,
 )
-from verification.hosted.payment_page import ProviderReturn
+from verification.hosted.payment import ProviderReturn
 from verification.payments import checkouts
 from verification.payments.models import Checkout
 from verification.payments.registry import NoPaymentProvider
@@ -61,11 +61,11 @@ class AmountForm(forms.Form):
         least, currency = checkouts.minimum_top_up(self.account), self.account.currency
         if amount < least:
             message = _("Enter at least %(least)s")
-            params = {"least": payment_page.format_money(least, currency)}
+            params = {"least": payment.format_money(least, currency)}
             raise forms.ValidationError(message, params=params)
         if amount > checkouts.MAX_TOP_UP:
             message = _("Enter at most %(most)s")
-            params = {"most": payment_page.format_money(checkouts.MAX_TOP_UP, currency)}
+            params = {"most": payment.format_money(checkouts.MAX_TOP_UP, currency)}
             raise forms.ValidationError(message, params=params)
         return amount
 
@@ -112,7 +112,7 @@ def show(request: HttpRequest, account: Account) -> HttpResponse:
         return pages.redirect(account.pk, "?unavailable")
 
 
-return_view = payment_page.make_return_view(
+return_view = payment.make_return_view(
     lambda row, checkout, query: f"{pages.path_of(row)}paid?back={checkout}&{query}"
 )
 
@@ -127,16 +127,16 @@ def paid(request: HttpRequest, account: Account) -> HttpResponse:
     shown = {
         **_base_context(account),
         "checkout": checkout,
-        "amount": payment_page.format_money(checkout.amount, checkout.currency),
-        "paid_amount": payment_page.format_money(
+        "amount": payment.format_money(checkout.amount, checkout.currency),
+        "paid_amount": payment.format_money(
             checkout.paid_amount, checkout.paid_currency
         ),
-        "given_back": payment_page.refund_lines(checkout),
+        "given_back": payment.refund_lines(checkout),
         "is_asked": came_back.is_asked,
         "query": request.META.get("QUERY_STRING", ""),
         "state": _state(came_back).content.decode(),
     }
-    return payment_page.allow_script(render_page(request, "top_up/paid", shown))
+    return payment.allow_script(render_page(request, "top_up/paid", shown))
 
 
 @pages.read
@@ -144,12 +144,12 @@ def state(request: HttpRequest, account: Account) -> HttpResponse:
     """Answer the script of a waiting page, and poll the provider again."""
     came_back = _find_return(request, account)
     if came_back is None:
-        return payment_page.state_response("unknown")
-    return payment_page.poll_again(request, came_back.checkout, _state(came_back))
+        return payment.state_response("unknown")
+    return payment.poll_again(request, came_back.checkout, _state(came_back))
 
 
 def _state(came_back: ProviderReturn) -> HttpResponse:
-    return payment_page.state_response(came_back.checkout.status, came_back.is_asked)
+    return payment.state_response(came_back.checkout.status, came_back.is_asked)
 
 
 def _find_return(request: HttpRequest, account: Account) -> ProviderReturn | None:
@@ -157,31 +157,29 @@ def _find_return(request: HttpRequest, account: Account) -> ProviderReturn | Non
     if checkout_id is None:
         return None
     checkout = Checkout.objects.filter(pk=checkout_id, account=account).first()
-    return ProviderReturn(checkout, payment_page.since(request)) if checkout else None
+    return ProviderReturn(checkout, payment.since(request)) if checkout else None
 
 
 def _form(request: HttpRequest, account: Account, form: AmountForm) -> HttpResponse:
     shown = {
         **_base_context(account),
         "form": form,
-        "provider": payment_page.provider_label(account.environment),
-        "ways": payment_page.payment_methods_text(account.environment),
-        "least": payment_page.format_money(
+        "provider": payment.provider_label(account.environment),
+        "ways": payment.payment_methods_text(account.environment),
+        "least": payment.format_money(
             checkouts.minimum_top_up(account), account.currency
         ),
-        "most": payment_page.format_money(checkouts.MAX_TOP_UP, account.currency),
+        "most": payment.format_money(checkouts.MAX_TOP_UP, account.currency),
         "unavailable": "unavailable" in request.GET,
     }
     response = render_page(request, "top_up/form", shown)
-    allow_sources(
-        response, form_action=[payment_page.checkout_origin(account.environment)]
-    )
+    allow_sources(response, form_action=[payment.checkout_origin(account.environment)])
     return response
 
 
 def _base_context(account: Account) -> dict[str, Any]:
     return {
-        **payment_page.base_context(account.workspace, account.environment),
+        **payment.base_context(account.workspace, account.environment),
         "account": account,
         "path": pages.path_of(account.pk),
     }

@@ -18,8 +18,8 @@ from django.template.defaultfilters import capfirst
 from django.utils.dates import MONTHS_3
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from monitoring.models import Rule
 from verification.checks.finding_words import flag_name
@@ -84,12 +84,6 @@ def crumbs(content: SafeString) -> SafeString:
 @register.simple_tag
 def badge(code: str, topic: str) -> SafeString:
     """Show a state: icon, word and ground, in this order."""
-    return _badge(code, topic, get_language())
-
-
-@cache
-def _badge(code: str, topic: str, language: str | None) -> SafeString:
-    """Return the badge in the active language: lists have dozens."""
     state = STATES[Topic(topic)].get(code, State(code))
     return mark(capfirst(str(state.words)), state.icon, state.ground)
 
@@ -104,11 +98,6 @@ def mark(title: str, icon_name: str, ground: str = "") -> SafeString:
 @register.simple_tag
 def risk(level: str | None, score: int | None = None) -> SafeString:
     """Draw the meter of a risk, with its score and its word."""
-    return _risk(level, score, get_language())
-
-
-@cache
-def _risk(level: str | None, score: int | None, language: str | None) -> SafeString:
     word = words(level or RiskLevel.UNKNOWN, Topic.RISK)
     number = SafeString("") if score is None else format_html("<b>{}</b> ", score)
     return format_html(
