@@ -11,7 +11,7 @@ from verification import links
 from verification.consents.models import Consent
 from verification.consents.subject_decisions import Evidence, grant
 from verification.consents.subject_messages import code_channels
-from verification.hosted.consent_page import Visit, pages
+from verification.hosted.consent import Visit, pages
 from verification.notifications.models import Kind, Notification
 
 BORN = {"day": "27", "month": "3", "year": "1990"}

@@ -27,7 +27,7 @@ from verification.files.uploads import (
     status_of,
 )
 from verification.hosted.brand import context_of
-from verification.hosted.consent_page import preview_context
+from verification.hosted.consent import preview_context
 from verification.values.public_text import TextFault
 from verification.web.pages import allow_sources
 from workspaces import brands

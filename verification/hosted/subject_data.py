@@ -21,13 +21,17 @@ from verification.consents.links import ACCESSIBLE_STATUSES, opens_data
 from verification.consents.models import Consent, challenge_for_consent
 from verification.consents.subject_messages import code_channels
 from verification.documents.pdf import render_document
-from verification.hosted import consent_page, subject_data_page
-from verification.hosted.consent_page import (
+from verification.hosted import subject_data_page
+from verification.hosted.consent import (
     ConsentPages,
     Context,
     OpenConsent,
+    ProofViews,
     Stage,
     Visit,
+    count_steps,
+    page_context,
+    pages,
 )
 from verification.hosted.hosted_pages import (
     VisitedView,
@@ -36,7 +40,6 @@ from verification.hosted.hosted_pages import (
     require_rate,
     see_other,
 )
-from verification.hosted.proofs import ProofViews
 from verification.privacy import access
 from verification.privacy.models import RequestKind
 from verification.privacy.people import Proof
@@ -97,10 +100,10 @@ def data_stage(consent: Consent, visit: Visit, at: datetime) -> Stage:
 def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Show the subject's data, or the next step of the proof."""
     if visited.stage == Stage.CANCELLED:
-        return see_other(consent_page.pages.path_of(visited.consent.pk))
+        return see_other(pages.path_of(visited.consent.pk))
     if visited.stage == Stage.DATA:
         return _show_data(request, visited)
-    context = consent_page.page_context(request, visited) | _proof_paths(visited)
+    context = page_context(request, visited) | _proof_paths(visited)
     template = TEMPLATES.get(visited.stage, visited.stage.value)
     return render_page(request, template, context, visited.status)
 
@@ -225,5 +228,5 @@ def _proof_paths(visited: OpenConsent) -> Context:
         "confirm_path": reverse("hosted:data-confirm", args=row),
         "send_code_path": reverse("hosted:data-send-code", args=row),
         "code_path": reverse("hosted:data-code", args=row),
-        "steps": consent_page.count_steps(visited.consent),
+        "steps": count_steps(visited.consent),
     }

@@ -38,7 +38,7 @@ from verification.decisions.models import (
 from verification.documents.decline_notice import notice_pdf
 from verification.files.uploads import ACCEPTED, status_of
 from verification.hosted import forms, subject_data_page
-from verification.hosted.consent_page import OpenConsent
+from verification.hosted.consent import OpenConsent
 from verification.hosted.hosted_pages import (
     ASK_OR_DO,
     render_page,
