@@ -39,7 +39,7 @@ SELECTABLE_EVENTS = [name for name in EVENT_NAMES if name != Event.Name.WEBHOOK_
 SECRET_PATTERN = re.compile("[ -~]{16,128}")
 
 
-def _validate_url(value: str) -> str:
+def validate_url(value: str) -> str:
     try:
         check_url(value, settings.WEBHOOK_DEV_HOSTS)
     except Blocked as e:
@@ -47,7 +47,7 @@ def _validate_url(value: str) -> str:
     return value
 
 
-def _validate_secret(value: str) -> str:
+def validate_secret(value: str) -> str:
     if not SECRET_PATTERN.fullmatch(value):
         raise formats.format_error(
             "invalid-format", "16 to 128 printable ASCII characters are needed"
@@ -90,7 +90,7 @@ DisabledReason = one_of("DisabledReason", Configuration.DisabledReason.values)
 ErrorCode = one_of("DeliveryError", Attempt.Error.values)
 Url = Annotated[
     str,
-    AfterValidator(_validate_url),
+    AfterValidator(validate_url),
     WithJsonSchema(
         {
             "type": "string",
@@ -103,7 +103,7 @@ Url = Annotated[
 ]
 Secret = Annotated[
     str,
-    AfterValidator(_validate_secret),
+    AfterValidator(validate_secret),
     WithJsonSchema({"type": "string", "pattern": "^[ -~]{16,128}$", "writeOnly": True}),
 ]
 

@@ -225,7 +225,7 @@ def _render_choice(place: Place, form: ChoiceForm) -> HttpResponse:
 def _earlier_upload(place: Place) -> Upload | None:
     """Return the upload that is sent again, which the address names."""
     earlier = read_id(place.request.GET.get("again", ""))
-    return _uploads(place).filter(pk=earlier).first() if earlier else None
+    return _uploads(place).filter(pk=earlier).first()
 
 
 def _render_upload(

@@ -172,7 +172,8 @@ def read_row(
             row.values[name], row.faults[name] = "", fault
             continue
         right = repair(text, inputs[name], choice)
-        if right != text or _is_serial(cell, inputs[name]):
+        is_serial = inputs[name].kind == "DATE" and SERIAL_DAY.fullmatch(cell.text)
+        if right != text or is_serial:
             row.repairs[number] = right
         if name == FULL_NAME:
             # Parts of a name in several columns
@@ -213,10 +214,6 @@ def read_cell(cell: Cell, one: Input) -> tuple[str, Text]:
     if one.kind == "COUNTRY":
         return text.upper(), ""
     return text, ""
-
-
-def _is_serial(cell: Cell, one: Input) -> bool:
-    return one.kind == "DATE" and SERIAL_DAY.fullmatch(cell.text) is not None
 
 
 def _read_time(text: str, kind: str) -> tuple[str, Text]:

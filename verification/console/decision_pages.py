@@ -444,19 +444,16 @@ def _names_of(report: Report, decisions: Sequence[Decision]) -> dict[str, str]:
 
 
 def _decision_view(decision: Decision, names: dict[str, str]) -> dict[str, Any]:
+    maker = names.get(decision.made_by) or decision.made_by
+    if version := decision.policy_version:
+        maker = _("Version %(number)s of the policy") % {"number": version.number}
     return {
         "row": decision,
-        "maker": _maker(decision, names),
+        "maker": maker,
         "second": names.get(decision.second_by) or decision.second_by,
         "reasons": [reason_text(each) for each in decision.reasons],
         "why": why_of(decision),
     }
-
-
-def _maker(decision: Decision, names: dict[str, str]) -> str:
-    if version := decision.policy_version:
-        return _("Version %(number)s of the policy") % {"number": version.number}
-    return names.get(decision.made_by) or decision.made_by
 
 
 @member_required(write=Permission.MANAGE_SETTINGS)

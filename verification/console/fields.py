@@ -173,9 +173,9 @@ def search_field(placeholder: Any, **attributes: str) -> forms.CharField:
     )
 
 
-def name_field(label: Any, **options: Any) -> OneLineField:
+def name_field(label: Any, max_length: int = 200, **options: Any) -> OneLineField:
     return OneLineField(
-        label=label, max_length=200, error_messages=REQUIRED_ERROR, **options
+        label=label, max_length=max_length, error_messages=REQUIRED_ERROR, **options
     )
 
 

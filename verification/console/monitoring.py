@@ -5,7 +5,7 @@ A rule is made on a page like that of an order, as its first run is ordered at o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -103,8 +103,6 @@ from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
 
 RUNS_SHOWN = 5
-
-
 # The fingerprint of a rule's Idempotency-Key begins with this.
 REQUEST = "console rule"
 WITHDRAWN = _("The subject withdrew consent. Attest a new one to go on.")
@@ -137,7 +135,10 @@ def rules(place: Place) -> HttpResponse:
     shown = {
         "form": form,
         "page": page,
-        "rows": [(rule, _names(rule.check_names, names)) for rule in page.rows],
+        "rows": [
+            (rule, [names.get(code, code) for code in rule.check_names])
+            for rule in page.rows
+        ],
     }
     return place.render("monitoring/rules", shown)
 
@@ -199,10 +200,6 @@ def _check_names() -> Mapping[str, str]:
     return {name: one.title for name, one in catalogue().items()}
 
 
-def _names(codes: Iterable[str], names: Mapping[str, str]) -> list[str]:
-    return [names.get(code, code) for code in codes]
-
-
 @post_required(Permission.DECIDE_REPORTS)
 def mark_read(place: Place, alert: UUID) -> HttpResponse:
     edit_alert(place.client, alert, read=True, actioned=None)
@@ -215,23 +212,23 @@ def read_all(place: Place) -> HttpResponse:
     return place.to("monitoring-alerts")
 
 
+# Each form gets a copy of the field.
+CADENCE = forms.ChoiceField(
+    label=_("How often"),
+    choices=choices_of(Topic.CADENCE),
+    initial=Cadence.MONTHLY,
+    error_messages=REQUIRED_ERROR,
+)
+
+
 class RuleForm(DetailsForm):
     """The subject and the consent of a rule, and how often it runs."""
 
-    cadence = forms.ChoiceField(
-        label=_("How often"),
-        choices=choices_of(Topic.CADENCE),
-        initial=Cadence.MONTHLY,
-        error_messages=REQUIRED_ERROR,
-    )
+    cadence = CADENCE
 
 
 class ChangeForm(forms.Form):
-    cadence = forms.ChoiceField(
-        label=_("How often"),
-        choices=choices_of(Topic.CADENCE),
-        error_messages=REQUIRED_ERROR,
-    )
+    cadence = CADENCE
     reference = forms.CharField(
         label=_("Your reference"),
         max_length=100,

@@ -21,24 +21,22 @@ from verification.checks.packages import (
 from verification.console.base import Place, Text, member_required, post_required
 from verification.console.fields import (
     ChoicesForm,
-    OneLineField,
     Option,
+    name_field,
     text_field,
 )
 from verification.reports.models import SubjectType
 from verification.reports.pricing import price_of_package
 from verification.reports.request import Catalogue, catalogue
 from verification.values.shapes import CURRENCY
-from verification.web.pages import REQUIRED_ERROR
 from workspaces.members import Permission
 
 
 class PackageForm(ChoicesForm):
-    display_name = OneLineField(
-        label=_("Title"),
-        max_length=100,
+    display_name = name_field(
+        _("Title"),
+        100,
         help_text=_("People of your company see it, such as Loan applicant"),
-        error_messages=REQUIRED_ERROR,
     )
     checks = forms.MultipleChoiceField(
         label=_("Checks"),

@@ -436,9 +436,8 @@ def _css(was: str | None, would: str, count: int) -> str:
 @post_required(Permission.MANAGE_SETTINGS)
 def open_draft(place: Place) -> HttpResponse:
     """Open a draft with the rules of the version that the form names, or with none."""
-    own = versions_of(place.client)
     base_id = read_id(place.request.POST.get("base", ""))
-    base = own.filter(pk=base_id).first() if base_id else None
+    base = versions_of(place.client).filter(pk=base_id).first()
     with place.refusing(REFUSALS, "policy"):
         made = policies.open_draft(place.client, place.member, place.by.actor, base)
     return place.to("policy-version", version=made.pk)

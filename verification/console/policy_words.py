@@ -130,7 +130,8 @@ def _marked(text: str) -> str:
 
 def _phrase(condition: Condition, names: Names, mark: Callable[[str], str]) -> str:
     check, comparison = condition.check, condition.comparison.value
-    words = {"value": mark(value_name(condition, names))}
+    value = word_name(condition.fact, value_text(condition.value), names)
+    words = {"value": mark(value)}
     if check is None:
         return str(ABOUT_REPORT[condition.fact, comparison]) % words
     name = names.checks.get(check, check)
@@ -141,11 +142,6 @@ def _phrase(condition: Condition, names: Names, mark: Callable[[str], str]) -> s
     if condition.fact == Fact.STATE:
         return str(ABOUT_STATE[str(condition.value), comparison]) % words
     return str(ABOUT_CHECK[condition.fact, comparison]) % words
-
-
-def value_name(condition: Condition, names: Names) -> str:
-    """Return what the condition compares with, as readers know it."""
-    return word_name(condition.fact, value_text(condition.value), names)
 
 
 def word_name(fact: str, word: str, names: Names) -> str:

@@ -74,7 +74,6 @@ from verification.reports.status import (
 from verification.web.pages import read_id
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_permission, require_present
-from workspaces.models import Member
 
 ENDED = _("The report has ended and stays as it is.")
 NOT_RETRYABLE = _("No failed check can run again.")
@@ -470,7 +469,9 @@ def _resend(chosen: Chosen) -> HttpResponse:
 def _assign(chosen: Chosen) -> HttpResponse:
     """Give the cases that nobody has to a member."""
     place = chosen.place
-    to = _read_decider(place)
+    member = read_id(place.request.POST.get("member", ""))
+    found = deciders_of(place.workspace)
+    to = found.filter(pk=member).first() if member else None
     if to is None:
         return chosen.back(error=NO_MEMBER)
 
@@ -487,11 +488,6 @@ def _assign(chosen: Chosen) -> HttpResponse:
         ReportDecisionRefused: lambda e: NO_DECISION[e.obstacle],
     }
     return chosen.carry_out(assign, refusals, ASSIGNED, name=member_name(to))
-
-
-def _read_decider(place: Place) -> Member | None:
-    member: UUID | None = read_id(place.request.POST.get("member", ""))
-    return deciders_of(place.workspace).filter(pk=member).first() if member else None
 
 
 # The name of a button -> the permission that its verb needs, and the verb

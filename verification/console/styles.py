@@ -41,6 +41,7 @@ class SampleForm(forms.Form):
 def sample_charts() -> list[Chart]:
     """Return charts of each kind: parts, lines, ranges, and one of nothing."""
     labels = [f"{day} Nov" for day in range(1, 31)]
+    words = ("What it shows", "Rises")
     ready = [float(day % 7 * day) for day in range(30)]
     parts = [
         Part("Ready", ready, "f1", "1,204"),
@@ -63,7 +64,7 @@ def sample_charts() -> list[Chart]:
         Chart(
             "sample-bars",
             "Reports by outcome",
-            draw_bars("sample-bars", ("Reports", "Rises"), labels, parts),
+            draw_bars("sample-bars", words, labels, parts),
             parts,
             "By the day on which they were ordered",
             columns=["Day", "Ready"],
@@ -72,19 +73,17 @@ def sample_charts() -> list[Chart]:
         Chart(
             "sample-money",
             "Spend",
-            draw_bars(
-                "sample-money", ("Spend", "Rises"), labels, millions, scale=MONEY
-            ),
+            draw_bars("sample-money", words, labels, millions, scale=MONEY),
         ),
         Chart(
             "sample-ranges",
             "How long checks take",
-            draw_ranges("sample-ranges", ("Times", "Two checks"), took),
+            draw_ranges("sample-ranges", words, took),
         ),
         Chart(
             "sample-small",
             "Reports ordered",
-            draw_bars("sample-small", ("Reports", "Rises"), labels, parts, dates=3),
+            draw_bars("sample-small", words, labels, parts, dates=3),
             parts,
             total="241",
             change=changed,
@@ -94,7 +93,7 @@ def sample_charts() -> list[Chart]:
             "From order to decision, median",
             draw_lines(
                 "sample-line",
-                ("Hours", "Falls"),
+                words,
                 labels,
                 hours,
                 [value and value + 1 for value in hours],
@@ -107,7 +106,7 @@ def sample_charts() -> list[Chart]:
         Chart(
             "sample-none",
             "Nothing yet",
-            draw_bars("sample-none", ("None", "None"), labels, none, dates=3),
+            draw_bars("sample-none", words, labels, none, dates=3),
         ),
     ]
 

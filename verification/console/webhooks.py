@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.conf import settings
 from django.db import transaction
 from django.forms.models import model_to_dict
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from verification.api.webhooks import (
+    SELECTABLE_EVENTS,
+    validate_secret,
+    validate_url,
+)
 from verification.console.base import (
     Place,
     Refusals,
@@ -28,7 +31,6 @@ from verification.console.base import (
 from verification.console.charts import duration_text
 from verification.console.fields import FilterForm, filter_field, text_field
 from verification.console.words import Topic, choices_of
-from verification.outbound.targets import Blocked, check_url
 from verification.reports.models import Report
 from verification.values.clock import now
 from webhooks import configuration, redelivery
@@ -41,13 +43,10 @@ from webhooks.models import (
     deliveries_of,
     list_deliveries,
 )
-from webhooks.sender import signing_key
 from workspaces.members import Permission
 
 INVALID_SECRET = _("Enter a secret of 16 to 128 letters, digits and signs")
-SECRET_PATTERN = re.compile("[ -~]{16,128}")
 STATUS_CODES = {status.value for status in HTTPStatus}
-EVENT_CHOICES = [(n, n) for n in Event.Name.values if n != Event.Name.WEBHOOK_TEST]
 
 
 class DeliveryFilters(FilterForm):
@@ -68,7 +67,7 @@ class WebhookForm(forms.Form):
     )
     enabled_events = forms.MultipleChoiceField(
         label=_("Events"),
-        choices=EVENT_CHOICES,
+        choices=[(name, name) for name in SELECTABLE_EVENTS],
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
@@ -90,26 +89,21 @@ class WebhookForm(forms.Form):
         )
 
     def clean_url(self) -> str:
-        url: str = self.cleaned_data["url"]
         try:
-            check_url(url, settings.WEBHOOK_DEV_HOSTS)
-        except Blocked:
+            return validate_url(self.cleaned_data["url"])
+        except ValueError:
             raise forms.ValidationError(
                 _("Enter a public https address, such as https://hooks.example.com/")
             ) from None
-        return url
 
     def clean_secret(self) -> str | None:
         secret: str = self.cleaned_data["secret"]
         if not secret and self.has_secret:
             return None
         try:
-            if not SECRET_PATTERN.fullmatch(secret):
-                raise ValueError
-            signing_key(secret)
+            return validate_secret(secret)
         except ValueError:
             raise forms.ValidationError(INVALID_SECRET) from None
-        return secret
 
 
 NOT_CONFIGURED = _("There is no address that events are sent to.")
@@ -146,7 +140,7 @@ def overview(place: Place) -> HttpResponse:
 @member_required(Permission.MANAGE_WEBHOOKS)
 def configure(place: Place) -> HttpResponse:
     found = _find_configuration(place)
-    initial = {"enabled_events": [name for name, _label in EVENT_CHOICES]}
+    initial = {"enabled_events": SELECTABLE_EVENTS}
     if found:
         # Without the secret, which no page shows.
         initial = model_to_dict(found, ["url", "enabled", "enabled_events"])

@@ -697,10 +697,6 @@ def preview_context(workspace: Workspace) -> Context:
     }
 
 
-def under_age_context(request: HttpRequest, visited: OpenConsent) -> Context:
-    return {"text": under_age_text(visited.consent)}
-
-
 def under_age_text(consent: Consent) -> str:
     """Return the text that a subject under 18 reads in place of the notice."""
     client = one_line(consent.report.workspace.requester.name)
@@ -779,7 +775,9 @@ CONTEXT_BY_STAGE = {
     Stage.REPLACED: replaced_context,
     Stage.CHALLENGE: challenge_context,
     Stage.CODE: code_context,
-    Stage.UNDER_AGE: under_age_context,
+    Stage.UNDER_AGE: lambda _request, visited: {
+        "text": under_age_text(visited.consent)
+    },
     Stage.ASKED: notice_context,
     Stage.GRANTED: decision_context,
     Stage.DECLINED: decision_context,

@@ -36,6 +36,8 @@ from workspaces.models import NamesInLists
 register = template.Library()
 # The words of a flag, which its message may not be: that may name the subject.
 register.filter("flag_name", flag_name)
+# As inline SVG, because the policy forbids data: images
+register.filter("qr", qr_code)
 
 # Lucide's drawings: https://lucide.dev
 ICONS = Path(__file__).parents[1] / "icons/lucide.svg"
@@ -189,12 +191,6 @@ def _span(span: timedelta) -> str:
         return f"{text} {_('%(count)s min') % {'count': rest}}" if rest else text
     days = minutes // (24 * 60)
     return ngettext("%(count)s day", "%(count)s days", days) % {"count": days}
-
-
-@register.filter
-def qr(text: str) -> SafeString:
-    """Draw a QR code as inline SVG, because the policy forbids data: images."""
-    return qr_code(str(text))
 
 
 @register.filter
