@@ -349,12 +349,10 @@ def guess_columns(
     texts = {number: text for text, number in sorted_headings(sheet)}
     for number, name in _remembered(client, sheet, choice).items():
         found.inputs[number] = name if name in inputs else IGNORED
-    for number, text in sorted(texts.items()):
-        if text in headings.labels:
-            _add(found, number, headings.labels[text])
-    for number, text in sorted(texts.items()):
-        if text in headings.words and text not in headings.labels:
-            _add(found, number, headings.words[text])
+    for names in (headings.labels, headings.words):
+        for number, text in sorted(texts.items()):
+            if text in names:
+                _add(found, number, names[text])
     parts = [n for n, text in texts.items() if text in headings.name_parts]
     has_name = FULL_NAME in found.taken
     for number in parts:

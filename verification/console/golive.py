@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -11,6 +10,7 @@ from allauth.mfa.utils import is_mfa_enabled
 from django import forms
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext_lazy as _
+from pydantic.alias_generators import to_camel, to_snake
 
 from verification.accounts.sessions import has_provider_factor
 from verification.backoffice import audit
@@ -124,7 +124,7 @@ class CompanyForm(forms.Form):
     def details(self) -> dict[str, str]:
         """The details as an application stores them: all but the company's name."""
         return {
-            re.sub("_([a-z])", lambda letter: letter[1].upper(), name): value
+            to_camel(name): value
             for name, value in self.cleaned_data.items()
             if name != "company_name"
         }
@@ -132,10 +132,7 @@ class CompanyForm(forms.Form):
 
 def initial_of(application: Application) -> dict[str, str]:
     """Return the initial values of CompanyForm."""
-    details = {
-        re.sub("([A-Z])", r"_\1", name).lower(): value
-        for name, value in application.details.items()
-    }
+    details = {to_snake(name): v for name, v in application.details.items()}
     return {"company_name": application.company_name, **details}
 
 

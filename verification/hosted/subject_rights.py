@@ -37,7 +37,7 @@ from verification.decisions.models import (
 )
 from verification.documents.decline_notice import notice_pdf
 from verification.files.uploads import ACCEPTED, status_of
-from verification.hosted import forms, subject_data_page
+from verification.hosted import forms
 from verification.hosted.consent import OpenConsent
 from verification.hosted.hosted_pages import (
     ASK_OR_DO,
@@ -48,6 +48,7 @@ from verification.hosted.hosted_pages import (
 from verification.hosted.subject_data import (
     DOWNLOADS_PER_MINUTE,
     SubjectPages,
+    correction_view,
     data_context,
     data_required,
     proof_of,
@@ -249,7 +250,7 @@ def show_correction(
         with suppress(NotWithdrawable):
             corrections.withdraw(row.pk)
         return _to_correction(visited, row)
-    view = subject_data_page.correction_view(row, row.report.workspace)
+    view = correction_view(row, row.report.workspace)
     documents = [document.name for document in row.documents.order_by("id")]
     return render_data(request, visited, "correction", view=view, documents=documents)
 
