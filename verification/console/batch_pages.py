@@ -733,8 +733,8 @@ def results(place: Place, batch: UUID, format: str) -> HttpResponse:
     place.disclose_risks(row.report for row in rows)
     disputed = reports_under_correction(found.report_ids)
     checks = checks_of(found)
-    names = [name for each in checks.values() for name in each]
-    labels = [place.offer.checks[name].title for name in dict.fromkeys(names)]
+    names = dict.fromkeys(name for each in checks.values() for name in each)
+    labels = [place.offer.checks[name].title for name in names]
     content = write_sheet(
         format,
         [
@@ -754,7 +754,7 @@ def results(place: Place, batch: UUID, format: str) -> HttpResponse:
                 _remark(row.report, disputed),
                 *(
                     text
-                    for name in dict.fromkeys(names)
+                    for name in names
                     for text in checks[row.report.pk].get(name, ("", ""))
                 ),
             )

@@ -258,27 +258,27 @@ def _tiles(place: Place, figures: Figures) -> Iterator[Tile]:
         label: Text,
         read: Callable[[Sums], float | None],
         write: Callable[[float], Text],
-        **more: Any,
+        unit: Text = "",
+        note: Text = "",
+        **change: bool,
     ) -> Tile:
         now = read(total)
-        rest = {name: more.pop(name) for name in ("unit", "note") if name in more}
         return Tile(
             label,
             NOTHING if now is None else write(now),
             draw_spark(map(read, figures.steps.values())),
-            change_of(now, read(before), write, **more),
-            **rest,
+            change_of(now, read(before), write, **change),
+            unit,
+            note,
         )
 
     each, each_before = total.spend_per_report, before.spend_per_report
     note: Text = ""
-    if each is not None and each_before is not None:
-        note = _("%(now)s a report, was %(before)s") % {
-            "now": f"{each:,.2f}",
-            "before": f"{each_before:,.2f}",
-        }
-    elif each is not None:
-        note = _("%(now)s a report") % {"now": f"{each:,.2f}"}
+    if each is not None:
+        told = {"now": f"{each:,.2f}", "before": f"{each_before or 0:,.2f}"}
+        note = _("%(now)s a report") % told
+        if each_before is not None:
+            note = _("%(now)s a report, was %(before)s") % told
     yield tile(_("Reports ordered"), lambda sums: sums.ordered, "{:,}".format)
     yield tile(
         _("Ready"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -59,8 +59,6 @@ from verification.reports.request import (
 from verification.settings.providers import HOME_COUNTRY
 from verification.web.pages import REQUIRED_ERROR
 
-# A choice in the address of a page, where it names nobody, ends with this.
-CHOSEN = ("step", "details")
 # Up to this number, packages are cards; more are a list that drops down.
 MOST_CARDS = 8
 WIDGETS: dict[str, type[forms.Widget]] = {
@@ -154,14 +152,9 @@ class ChoiceForm(ChoicesForm):
             "payment_mode": PaymentMode.SELF,
         }
         if chosen:
-            initial |= {
-                "checks": chosen.checks,
-                "package": chosen.package,
-                "country": chosen.country,
-                "payment_mode": chosen.payment_mode,
-            }
-        if chosen and chosen.needs_consent(offer):
-            initial["consent"] = chosen.consent
+            initial |= asdict(chosen)
+            if not chosen.needs_consent(offer):
+                initial["consent"] = Consent.Mode.SERVICE_HOSTED
         self.environment, self.offer = environment, offer
         self.may_be_empty = may_be_empty
         is_company = subject_type == SubjectType.COMPANY
@@ -243,17 +236,8 @@ class ChoiceForm(ChoicesForm):
 
 
 def query_of(choice: Choice) -> str:
-    """Return the query of an address that holds the choice."""
-    pairs = [
-        ("subject_type", choice.subject_type),
-        ("country", choice.country),
-        *(("checks", name) for name in choice.checks),
-        ("package", choice.package),
-        ("consent", choice.consent),
-        ("payment_mode", choice.payment_mode),
-        CHOSEN,
-    ]
-    return urlencode(pairs)
+    """Return the query of an address that holds the choice, and so names nobody."""
+    return urlencode({**asdict(choice), "step": "details"}, doseq=True)
 
 
 def choice_context(choice: Choice, offer: Offer) -> dict[str, Any]:

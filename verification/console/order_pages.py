@@ -246,7 +246,8 @@ def _render(
     The page says what differs from a quote that has `changed`.
     """
     choice, offer = form.choice.choice, place.offer
-    price, others = estimate_price(choice, offer), list[Report]()
+    price = estimate_price(choice, offer)
+    others: list[Report] = []
     if choice.definitions(offer) and (texts is not None or not form.errors):
         values = form.details.values if texts is None else texts
         is_draft = draft is not None or choice.is_draft_only(offer)
