@@ -40,7 +40,7 @@ from verification.console.fields import (
 )
 from verification.console.home import FIRST_ORDER, samples_of
 from verification.console.sandbox_pages import with_messages
-from verification.console.words import WORDS, Topic, choices_of
+from verification.console.words import WORDS, choices_of
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
 from verification.values.networks import WrongNetwork, read_networks
@@ -92,9 +92,7 @@ class KeyForm(forms.Form):
     )
     scopes = forms.MultipleChoiceField(
         label=_("What it may do"),
-        choices=[
-            (code, Option(word, code)) for code, word in WORDS[Topic.SCOPE].items()
-        ],
+        choices=[(code, Option(word, code)) for code, word in WORDS["scope"].items()],
         initial=default_scopes,
         widget=forms.CheckboxSelectMultiple,
         error_messages=REQUIRED_ERROR,
@@ -343,9 +341,7 @@ def _accept(request: HttpRequest, user: User, found: Invitation, token: str) -> 
 def _assignable_roles(place: Place) -> list[tuple[str, Any]]:
     """Return the roles that the member may give."""
     owners_too = members.has_permission(place.member, Permission.MANAGE_OWNERS)
-    return [
-        role for role in choices_of(Topic.ROLE) if owners_too or role[0] != Role.OWNER
-    ]
+    return [role for role in choices_of("role") if owners_too or role[0] != Role.OWNER]
 
 
 def _invite(place: Place, form: InvitationForm) -> bool:

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from monitoring.alerts import DETAILS
 from monitoring.models import Alert, AlertKind
 from verification.checks.finding_words import FLAGS, humanise_name, label_of, text_of
-from verification.console.words import WORDS, Topic
+from verification.console.words import WORDS
 
 # A sentence of an alert's message about a check without an answer
 NO_ANSWER = re.compile(r"([A-Z][A-Z0-9_]+) could not be done in (?:(\d+) runs)?")
@@ -93,12 +93,12 @@ def _severities(flags: Iterable[dict[str, str]]) -> dict[str, str]:
 
 
 def _level(code: str) -> str:
-    return str(WORDS[Topic.RISK].get(code, code)).lower()
+    return str(WORDS["risk"].get(code, code)).lower()
 
 
 def _value(field: str, value: Any) -> str:
     if field == "riskLevel":
-        return str(WORDS[Topic.RISK].get(value, value or ""))
+        return str(WORDS["risk"].get(value, value or ""))
     if field != "flags":
         return text_of(value, field.removeprefix(DETAILS))
     return " ".join(

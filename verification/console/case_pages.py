@@ -38,7 +38,7 @@ from verification.console.fields import (
     search_field,
     text_area,
 )
-from verification.console.words import Topic, choices_of
+from verification.console.words import choices_of
 from verification.db.base import read_page
 from verification.decisions import cases as verbs
 from verification.decisions import notices
@@ -102,7 +102,7 @@ class QueueForm(FilterForm):
             (Wait.SECOND, _("A second member")),
         ],
     )
-    level = filter_field(_("Risk"), choices_of(Topic.RISK))
+    level = filter_field(_("Risk"), choices_of("risk"))
     package = filter_field(_("Package"))
     holder = filter_field(
         _("Assigned to"),

@@ -30,7 +30,7 @@ from verification.console.fields import (
     text_area,
 )
 from verification.console.finding_cards import result_context
-from verification.console.words import Topic, choices_of
+from verification.console.words import choices_of
 from verification.db.base import read_page
 from verification.decisions.notices import reports_under_correction
 from verification.files.storage import download
@@ -50,7 +50,7 @@ from workspaces.members import Permission, has_permission
 
 
 class CorrectionFilters(FilterForm):
-    status = filter_field(_("Status"), choices_of(Topic.CORRECTION))
+    status = filter_field(_("Status"), choices_of("correction"))
 
 
 class CorrectionForm(forms.Form):

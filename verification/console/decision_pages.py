@@ -30,7 +30,7 @@ from verification.console.fields import (
     text_field,
 )
 from verification.console.policy_words import why_of
-from verification.console.words import WORDS, Topic
+from verification.console.words import WORDS
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
 from verification.decisions.decide import (
@@ -317,7 +317,7 @@ def _follows_context(report: Report, follows: Consequences) -> dict[str, Any]:
         "report": report,
         "follows": follows,
         "channels": _(" and ").join(
-            str(WORDS[Topic.CHANNEL][one]) for one in follows.channels
+            str(WORDS["channel"][one]) for one in follows.channels
         ),
     }
 

@@ -81,7 +81,7 @@ from verification.console.orders import (
     read_values,
     require_quoted,
 )
-from verification.console.words import Topic, choices_of
+from verification.console.words import choices_of
 from verification.db.ids import uuid7
 from verification.reports.idempotency import (
     IdempotencyKey,
@@ -124,7 +124,7 @@ class RuleFilters(FilterForm):
 
 class AlertFilters(FilterForm):
     read = filter_field(_("Status"), [("no", _("Unread")), ("yes", _("Read"))])
-    severity = filter_field(_("Severity"), choices_of(Topic.ALERT))
+    severity = filter_field(_("Severity"), choices_of("alert"))
 
 
 @member_required()
@@ -215,7 +215,7 @@ def read_all(place: Place) -> HttpResponse:
 # Each form gets a copy of the field.
 CADENCE = forms.ChoiceField(
     label=_("How often"),
-    choices=choices_of(Topic.CADENCE),
+    choices=choices_of("cadence"),
     initial=Cadence.MONTHLY,
     error_messages=REQUIRED_ERROR,
 )

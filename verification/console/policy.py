@@ -37,7 +37,7 @@ from verification.console.policy_words import (
     value_text,
     word_name,
 )
-from verification.console.words import WORDS, Topic
+from verification.console.words import WORDS
 from verification.db.base import ResultPage
 from verification.decisions import policies
 from verification.decisions.models import (
@@ -318,7 +318,7 @@ WOULD = {
     DecisionStatus.REVIEW.value: _("Would review"),
 }
 DECIDED: dict[str | None, Any] = {
-    **{str(code): text for code, text in WORDS[Topic.DECISION].items()},
+    **{str(code): text for code, text in WORDS["decision"].items()},
     OPEN: _("Not final yet"),
     None: _("Nobody decided"),
 }

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from verification.checks.finding_words import flag_name
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.console.base import Text
-from verification.console.words import WORDS, Topic
+from verification.console.words import WORDS
 from verification.decisions.models import Decision, reason_text
 from verification.decisions.reason_codes import codes_of
 from verification.decisions.rules import (
@@ -148,7 +148,7 @@ def word_name(fact: str, word: str, names: Names) -> str:
     """Return the name of a level, flag or package; other words stay."""
     match fact:
         case Fact.LEVEL:
-            return str(WORDS[Topic.RISK].get(word, word))
+            return str(WORDS["risk"].get(word, word))
         case Fact.FLAG:
             return flag_name(word)
         case Fact.PACKAGE:

@@ -50,7 +50,7 @@ from verification.console.fields import (
 from verification.console.finding_cards import result_context
 from verification.console.report_actions import action_context
 from verification.console.sandbox_pages import describe_message
-from verification.console.words import STATES, WORDS, State, Topic, choices_of
+from verification.console.words import STATES, WORDS, State, choices_of
 from verification.decisions import decide as verbs
 from verification.decisions.case_list import standing_of, standings_of
 from verification.decisions.decide import Maker, ReportDecisionRefused
@@ -83,8 +83,8 @@ class ReportFilters(FilterForm):
     """The list's filters; its tabs choose the status, its headings the order."""
 
     search = search_field(_("Name, ID number, reference or report ID"))
-    status = filter_field(_("Status"), choices_of(Topic.REPORT), hidden=True)
-    subject_type = filter_field(_("Subject"), choices_of(Topic.SUBJECT))
+    status = filter_field(_("Status"), choices_of("report"), hidden=True)
+    subject_type = filter_field(_("Subject"), choices_of("subject"))
     first = date_field(label=_("Ordered from"))
     last = date_field(label=_("Ordered until"))
     sort = filter_field(_("Order"), [(sort, sort) for sort in Sort], hidden=True)
@@ -134,7 +134,7 @@ def listing(place: Place) -> HttpResponse:
     shown = {
         "form": form,
         "page": page,
-        "statuses": choices_of(Topic.REPORT),
+        "statuses": choices_of("report"),
         "sort": form.order,
         "standings": standings_of([row.pk for row in page.rows]),
         "disputed": reports_under_correction([row.pk for row in page.rows]),
@@ -257,7 +257,7 @@ def _verdict_of(report: Report, results: list[dict[str, Any]]) -> dict[str, Any]
     if count:
         total = ngettext("%(count)s flag", "%(count)s flags", count) % {"count": count}
         each = (
-            f"{severities[level]} {str(WORDS[Topic.RISK][level]).lower()}"
+            f"{severities[level]} {str(WORDS['risk'][level]).lower()}"
             for level in (RiskLevel.HIGH, RiskLevel.MEDIUM, RiskLevel.LOW)
             if severities[level]
         )
@@ -423,7 +423,7 @@ def timeline_of(report: Report) -> list[Entry]:
     for change in changes:
         state = HAPPENED.get(change.trigger, State(change.trigger))
         if change.trigger == CHECK_ENDED:
-            state = STATES[Topic.REPORT][change.target]
+            state = STATES["report"][change.target]
         by = names.get(change.actor, change.actor)
         entries.append(Entry(change.created_at, *state, by))
     if report.erased_at and all(one.trigger != ERASED for one in changes):

@@ -24,7 +24,7 @@ from verification.console.base import (
     post_required,
 )
 from verification.console.fields import text_field
-from verification.console.words import WORDS, Topic
+from verification.console.words import WORDS
 from verification.db.base import read_page
 from verification.notifications.models import (
     THIRD_PARTY_KINDS,
@@ -198,8 +198,8 @@ def describe_message(notification: Notification) -> dict[str, Any]:
     return {
         "row": notification,
         "kind": KINDS.get(Kind(notification.kind), notification.get_kind_display()),
-        "status": WORDS[Topic.MESSAGE][notification.status],
-        "reason": WORDS[Topic.FAILURE].get(notification.error, ""),
+        "status": WORDS["message"][notification.status],
+        "reason": WORDS["failure"].get(notification.error, ""),
     }
 
 

@@ -126,7 +126,7 @@ def styles(request: HttpRequest) -> HttpResponse:
         "form": SampleForm({"email": "achieng@", "reason": "", "subject": "person"}),
         "filters": ReportFilters({"search": "Achieng", "status": "READY"}),
         "page": ResultPage(rows=[1], number=0, size=1, total=85),
-        "states": [(topic.value, list(codes)) for topic, codes in STATES.items()],
+        "states": [(topic, list(codes)) for topic, codes in STATES.items()],
         "times": [now() + sign * one for one in away for sign in (1, -1)],
         "changes": SAMPLE_CHANGES,
         "spark": draw_spark([3, 5, 4, 7]),

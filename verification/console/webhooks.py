@@ -30,7 +30,7 @@ from verification.console.base import (
 )
 from verification.console.charts import duration_text
 from verification.console.fields import FilterForm, filter_field, text_field
-from verification.console.words import Topic, choices_of
+from verification.console.words import choices_of
 from verification.reports.models import Report
 from verification.values.clock import now
 from webhooks import configuration, redelivery
@@ -51,7 +51,7 @@ STATUS_CODES = {status.value for status in HTTPStatus}
 
 class DeliveryFilters(FilterForm):
     event = filter_field(_("Event"), ((n, n) for n in Event.Name.values))
-    status = filter_field(_("Status"), choices_of(Topic.DELIVERY))
+    status = filter_field(_("Status"), choices_of("delivery"))
 
 
 class ReasonForm(forms.Form):

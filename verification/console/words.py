@@ -7,7 +7,6 @@ exports and result files keep the codes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import NamedTuple
 
 from django.utils.functional import Promise
@@ -37,36 +36,6 @@ from webhooks.models import Attempt, Configuration, DeliveryStatus
 from workspaces.models import LedgerEntry, Role, Scope
 
 
-class Topic(StrEnum):
-    """The topic of a code, as in a template: `{{ report.status|words:"report" }}`."""
-
-    REPORT = "report"
-    SUBJECT = "subject"
-    RISK = "risk"
-    CHECK = "check"
-    DECISION = "decision"
-    STANDING = "standing"
-    CONSENT = "consent"
-    CONSENT_MODE = "consent-mode"
-    PAYER = "payer"
-    PAYMENT = "payment"
-    CORRECTION = "correction"
-    GO_LIVE = "go-live"
-    CADENCE = "cadence"
-    RULE = "rule"
-    PAUSE = "pause"
-    ALERT = "alert"
-    LEDGER = "ledger"
-    ROLE = "role"
-    CHANNEL = "channel"
-    FAILURE = "failure"
-    DELIVERY = "delivery"
-    ATTEMPT = "attempt"
-    DISABLED = "disabled"
-    MESSAGE = "message"
-    SCOPE = "scope"
-
-
 class State(NamedTuple):
     """A state on pages; by default it has the quiet ground and the icon of a clock."""
 
@@ -77,8 +46,8 @@ class State(NamedTuple):
 
 # The states that have a badge, by topic and code: their words, ground and icon. The
 # icon's shape tells states apart without colour.
-STATES: dict[Topic, Mapping[str, State]] = {
-    Topic.REPORT: {
+STATES: dict[str, Mapping[str, State]] = {
+    "report": {
         ReportStatus.DRAFT: State(_("Draft"), "", "file-pen-line"),
         ReportStatus.PENDING_CONSENT: State(
             _("Waiting for consent"), "is-wait", "user-round-check"
@@ -92,13 +61,13 @@ STATES: dict[Topic, Mapping[str, State]] = {
         ReportStatus.FAILED: State(_("Failed"), "is-bad", "circle-x"),
         ReportStatus.CANCELLED: State(_("Cancelled"), "", "ban"),
     },
-    Topic.RISK: {
+    "risk": {
         RiskLevel.LOW: State(_("Low"), "is-ok", "circle-check"),
         RiskLevel.MEDIUM: State(_("Medium"), "is-wait", "triangle-alert"),
         RiskLevel.HIGH: State(_("High"), "is-bad", "octagon-alert"),
         RiskLevel.UNKNOWN: State(_("Not scored"), "", "circle-dashed"),
     },
-    Topic.CHECK: {
+    "check": {
         ResultStatus.PENDING: State(_("Waiting")),
         ResultStatus.RUNNING: State(_("Under way"), "is-info", "loader"),
         ResultStatus.COMPLETED: State(
@@ -107,12 +76,12 @@ STATES: dict[Topic, Mapping[str, State]] = {
         ResultStatus.FAILED: State(_("Failed"), "is-bad", "circle-x"),
         ResultStatus.CANCELLED: State(_("Not done"), "", "ban"),
     },
-    Topic.DECISION: {
+    "decision": {
         DecisionStatus.APPROVED: State(_("Approved"), "is-ok", "thumbs-up"),
         DecisionStatus.DECLINED: State(_("Declined"), "is-bad", "thumbs-down"),
         DecisionStatus.REVIEW: State(_("In review"), "is-info", "eye"),
     },
-    Topic.STANDING: {
+    "standing": {
         Standing.APPROVED: State(_("Approved"), "is-ok", "thumbs-up"),
         Standing.DECLINED: State(_("Declined"), "is-bad", "thumbs-down"),
         Standing.REVIEW: State(_("In review"), "is-info", "eye"),
@@ -120,7 +89,7 @@ STATES: dict[Topic, Mapping[str, State]] = {
         Standing.PROPOSED: State(_("Needs a second member"), "is-wait", "users"),
         Standing.NEEDED: State(_("Needs a decision"), "is-wait", "gavel"),
     },
-    Topic.CONSENT: {
+    "consent": {
         ConsentStatus.NOT_REQUIRED: State(_("Not needed"), "", "circle-minus"),
         ConsentStatus.PENDING: State(
             _("Not answered yet"), "is-wait", "user-round-check"
@@ -135,7 +104,7 @@ STATES: dict[Topic, Mapping[str, State]] = {
             pgettext_lazy("consent", "Withdrawn"), "is-bad", "undo-2"
         ),
     },
-    Topic.PAYMENT: {
+    "payment": {
         PaymentStatus.NOT_REQUIRED: State(_("nothing to pay"), "", "circle-minus"),
         PaymentStatus.PENDING: State(_("not paid yet"), "is-wait", "hand-coins"),
         PaymentStatus.PAID: State(_("paid"), "is-ok", "circle-check"),
@@ -144,7 +113,7 @@ STATES: dict[Topic, Mapping[str, State]] = {
         PaymentStatus.REFUNDED: State(_("paid back"), "is-info", "undo-2"),
         PaymentStatus.CANCELLED: State(_("cancelled"), "", "ban"),
     },
-    Topic.CORRECTION: {
+    "correction": {
         CorrectionStatus.OPEN: State(
             _("Not looked into yet"), "is-wait", "message-square-warning"
         ),
@@ -153,7 +122,7 @@ STATES: dict[Topic, Mapping[str, State]] = {
         CorrectionStatus.CONFIRMED: State(_("Stays as it is"), "", "circle-minus"),
         CorrectionStatus.WITHDRAWN: State(_("Taken back by the person"), "", "undo-2"),
     },
-    Topic.GO_LIVE: {
+    "go-live": {
         "": State(_("Not begun")),
         GoLive.DRAFT: State(_("Being filled in"), "", "file-pen-line"),
         GoLive.SUBMITTED: State(_("Waiting for a review"), "is-info", "hourglass"),
@@ -163,7 +132,7 @@ STATES: dict[Topic, Mapping[str, State]] = {
         ),
         GoLive.REJECTED: State(_("Rejected"), "is-bad", "circle-x"),
     },
-    Topic.RULE: {
+    "rule": {
         RuleStatus.ACTIVE: State(
             pgettext_lazy("rule", "Active"), "is-ok", "circle-check"
         ),
@@ -171,7 +140,7 @@ STATES: dict[Topic, Mapping[str, State]] = {
             pgettext_lazy("rule", "Paused"), "is-wait", "circle-pause"
         ),
     },
-    Topic.ALERT: {
+    "alert": {
         Severity.INFO: State(pgettext_lazy("alert", "Note"), "is-info", "info"),
         Severity.WARNING: State(
             pgettext_lazy("alert", "Warning"), "is-wait", "triangle-alert"
@@ -180,13 +149,13 @@ STATES: dict[Topic, Mapping[str, State]] = {
             pgettext_lazy("alert", "Critical"), "is-bad", "octagon-alert"
         ),
     },
-    Topic.DELIVERY: {
+    "delivery": {
         DeliveryStatus.PENDING: State(_("Waiting")),
         DeliveryStatus.RETRYING: State(_("Retrying"), "is-wait", "rotate-cw"),
         DeliveryStatus.DELIVERED: State(_("Delivered"), "is-ok", "circle-check"),
         DeliveryStatus.FAILED: State(_("Failed"), "is-bad", "circle-x"),
     },
-    Topic.MESSAGE: {
+    "message": {
         NotificationStatus.PENDING: State(_("Waiting to be sent")),
         NotificationStatus.SENT: State(_("Sent"), "is-ok", "circle-check"),
         NotificationStatus.FAILED: State(_("Could not be sent"), "is-bad", "circle-x"),
@@ -194,25 +163,26 @@ STATES: dict[Topic, Mapping[str, State]] = {
         NotificationStatus.WITHHELD: State(_("Not sent"), "", "circle-minus"),
     },
 }
-WORDS: dict[Topic, Mapping[str, Promise | str]] = {
+# The words of all topics, as in a template: `{{ report.status|words:"report" }}`
+WORDS: dict[str, Mapping[str, Promise | str]] = {
     **{
         topic: {code: state.words for code, state in states.items()}
         for topic, states in STATES.items()
     },
-    Topic.SUBJECT: {
+    "subject": {
         SubjectType.INDIVIDUAL: _("A person"),
         SubjectType.COMPANY: _("A company"),
     },
-    Topic.CONSENT_MODE: {
+    "consent-mode": {
         Consent.Mode.SERVICE_HOSTED: _("asked for by us"),
         Consent.Mode.CUSTOMER_ATTESTED: _("attested by your workspace"),
     },
-    Topic.PAYER: {
+    "payer": {
         PaymentMode.SELF: _("Your workspace"),
         PaymentMode.CANDIDATE: _("The subject"),
         PaymentMode.THIRD_PARTY: _("Somebody else"),
     },
-    Topic.CADENCE: {
+    "cadence": {
         Cadence.DAILY: _("Every day"),
         Cadence.WEEKLY: _("Every week"),
         Cadence.MONTHLY: _("Every month"),
@@ -220,7 +190,7 @@ WORDS: dict[Topic, Mapping[str, Promise | str]] = {
         Cadence.SEMI_ANNUALLY: _("Every six months"),
         Cadence.ANNUALLY: _("Every year"),
     },
-    Topic.PAUSE: {
+    "pause": {
         PauseReason.CONSENT_WITHDRAWN: _("The subject withdrew consent."),
         PauseReason.INSUFFICIENT_BALANCE: _("The balance did not cover a run."),
         PauseReason.CHECK_INACTIVE: _("A check is not offered any more."),
@@ -228,23 +198,23 @@ WORDS: dict[Topic, Mapping[str, Promise | str]] = {
         PauseReason.BY_CLIENT: _("Your workspace paused it."),
         PauseReason.OBJECTION: _("The subject objected."),
     },
-    Topic.LEDGER: {
+    "ledger": {
         LedgerEntry.Kind.CHARGE: _("Charge"),
         LedgerEntry.Kind.REVERSAL: _("Refund"),
         LedgerEntry.Kind.TOP_UP: _("Top-up"),
         LedgerEntry.Kind.ADJUSTMENT: _("Adjustment"),
     },
-    Topic.ROLE: {
+    "role": {
         Role.OWNER: _("Owner"),
         Role.ADMIN: _("Administrator"),
         Role.OFFICER: _("Officer"),
         Role.VIEWER: _("Viewer"),
     },
-    Topic.CHANNEL: {
+    "channel": {
         Channel.EMAIL: _("by e-mail"),
         Channel.SMS: _("by SMS"),
     },
-    Topic.FAILURE: {
+    "failure": {
         NotificationError.REFUSED: _("the address or number was refused"),
         NotificationError.NOT_TAKEN: _("the mail server or gateway did not take it"),
         NotificationError.UNREACHABLE: _(
@@ -265,7 +235,7 @@ WORDS: dict[Topic, Mapping[str, Promise | str]] = {
             "workspaces that are not live sent as many messages today as a day allows"
         ),
     },
-    Topic.ATTEMPT: {
+    "attempt": {
         Attempt.Error.NAME_UNKNOWN: _("The host name is not known"),
         Attempt.Error.TARGET_BLOCKED: _("The address may not be called"),
         Attempt.Error.NOT_CONNECTED: _("No connection could be made"),
@@ -274,11 +244,11 @@ WORDS: dict[Topic, Mapping[str, Promise | str]] = {
         Attempt.Error.BROKEN: _("The connection broke off"),
         Attempt.Error.UNREADABLE: _("The stored event could not be read"),
     },
-    Topic.DISABLED: {
+    "disabled": {
         Configuration.DisabledReason.GONE: _("Your server answered 410 Gone."),
         Configuration.DisabledReason.FAILING: _("It took no event for five days."),
     },
-    Topic.SCOPE: {
+    "scope": {
         Scope.REPORTS_CREATE: _("Order reports"),
         Scope.REPORTS_READ: _("Read reports"),
         Scope.MONITORING_WRITE: _("Change monitoring rules"),
@@ -291,6 +261,6 @@ WORDS: dict[Topic, Mapping[str, Promise | str]] = {
 }
 
 
-def choices_of(topic: Topic) -> Iterable[tuple[str, Promise | str]]:
+def choices_of(topic: str) -> Iterable[tuple[str, Promise | str]]:
     """Return (code, words) for a filter of a list."""
     return [(str(code), text) for code, text in WORDS[topic].items()]

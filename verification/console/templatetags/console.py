@@ -23,7 +23,7 @@ from django.utils.translation import ngettext
 
 from monitoring.models import Rule
 from verification.checks.finding_words import flag_name
-from verification.console.words import STATES, WORDS, State, Topic
+from verification.console.words import STATES, WORDS, State
 from verification.db.ids import number_of_id
 from verification.hosted.hosted_pages import qr_code
 from verification.reports.models import Report, RiskLevel, SubjectType
@@ -86,7 +86,7 @@ def crumbs(content: SafeString) -> SafeString:
 @register.simple_tag
 def badge(code: str, topic: str) -> SafeString:
     """Show a state: icon, word and ground, in this order."""
-    state = STATES[Topic(topic)].get(code, State(code))
+    state = STATES[topic].get(code, State(code))
     return mark(capfirst(str(state.words)), state.icon, state.ground)
 
 
@@ -100,7 +100,7 @@ def mark(title: str, icon_name: str, ground: str = "") -> SafeString:
 @register.simple_tag
 def risk(level: str | None, score: int | None = None) -> SafeString:
     """Draw the meter of a risk, with its score and its word."""
-    word = words(level or RiskLevel.UNKNOWN, Topic.RISK)
+    word = words(level or RiskLevel.UNKNOWN, "risk")
     number = SafeString("") if score is None else format_html("<b>{}</b> ", score)
     return format_html(
         '<span class="risk">{} {}<span>{}</span></span>',
@@ -213,7 +213,7 @@ def slug(name: str) -> str:
 @register.filter
 def words(code: str, topic: str) -> Any:
     """Return what members read for a code of the API; an unknown code stays."""
-    return WORDS[Topic(topic)].get(code, code)
+    return WORDS[topic].get(code, code)
 
 
 @register.simple_tag(takes_context=True)
