@@ -429,19 +429,13 @@ def _price_text(place: Place, rule: Rule) -> str:
     return f"{place.account.currency} {price:,.2f}"
 
 
-def _require_shown_price(place: Place, rule: Rule) -> None:
-    """Raise QuoteChanged if a run begins at once for another price than was shown."""
-    shown = place.request.POST.get("price")
-    if rule.next_run_at <= now() and shown != _price_text(place, rule):
-        raise QuoteChanged
-
-
 def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpResponse:
-    with (
-        place.refusing(REFUSALS, "monitoring-rule", rule=rule.pk),
-        transaction.atomic(),
-    ):
-        _require_shown_price(place, rule)
+    refusing = place.refusing(REFUSALS, "monitoring-rule", rule=rule.pk)
+    with refusing, transaction.atomic():
+        # A run begins at once for the price that was shown.
+        shown = place.request.POST.get("price")
+        if rule.next_run_at <= now() and shown != _price_text(place, rule):
+            raise QuoteChanged
         found = resume_for_client(place.client, rule.pk, consent, catalogue())
         place.record("rule.resumed", found)
     return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule.pk)

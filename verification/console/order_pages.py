@@ -52,7 +52,7 @@ from verification.reports.create import NewReport
 from verification.reports.drafts import as_item
 from verification.reports.idempotency import IdempotencyKeyReused, RequestInProgress
 from verification.reports.models import Report, ReportStatus, SubjectType
-from verification.reports.request import Fault, InvalidRequest
+from verification.reports.request import InvalidRequest
 from verification.reports.status import NotEditable
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission, require_present
@@ -257,7 +257,9 @@ def _render(
             others = same_subject_reports(place.client, price.orders)
         except InvalidRequest as e:
             if shows_faults:
-                form.details.add_faults(_of_typed(e.faults, values))
+                # A field that nobody has filled in yet has no fault.
+                typed = (f for f in e.faults if values.get("-".join(path_in_item(f))))
+                form.details.add_faults(typed)
     if changed:
         new = [one for one in others if str(one.pk) not in changed.known]
         error = CHANGED
@@ -277,11 +279,6 @@ def _render(
         "takes_payments": accepts_payments(place.environment),
     }
     return place.render("reports/order", shown)
-
-
-def _of_typed(faults: Sequence[Fault], texts: Mapping[str, str]) -> list[Fault]:
-    """Return the faults of fields that somebody has filled in."""
-    return [fault for fault in faults if texts.get("-".join(path_in_item(fault)))]
 
 
 def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:

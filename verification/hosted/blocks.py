@@ -7,8 +7,6 @@ workspace knows the links of those pages, and must not lift a block against itse
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
@@ -65,7 +63,8 @@ def show(request: HttpRequest, token: str) -> HttpResponse:
             mask_email(text) if channel == Channel.EMAIL else mask_end(text, 3)
             for channel, text in known
         ],
-        "blocked": _most_telling_block(blocks_of(notification)),
+        # The most specific reason comes first.
+        "blocked": blocks_of(notification).order_by("reason").first(),
     }
     return render_page(request, "block", context)
 
@@ -84,12 +83,13 @@ def block_page(
     if reason:
         block(report.workspace_id, addresses, reason)
         return see_other(request.path)
+    blocks = active_blocks(report.workspace_id, addresses)
     context = {
         **client_context(report.workspace, report.environment),
         "is_test": report.environment == Environment.SANDBOX,
         "can_block": bool(addresses),
         "back": back,
-        "blocked": _most_telling_block(active_blocks(report.workspace_id, addresses)),
+        "blocked": blocks.order_by("reason").first(),
     }
     return render_page(request, "block", context)
 
@@ -115,9 +115,3 @@ def _change_block(request: HttpRequest, notification: Notification) -> HttpRespo
     elif action in REASONS:
         block_sender(notification, REASONS[action])
     return see_other(request.path)
-
-
-def _most_telling_block(blocks: Any) -> Block | None:
-    """Return the block with the most specific reason."""
-    found: Block | None = blocks.order_by("reason").first()
-    return found

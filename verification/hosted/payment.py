@@ -71,7 +71,7 @@ from verification.payments.registry import (
 )
 from verification.payments.settlement import is_being_polled, poll_soon
 from verification.providers.payment_provider import PaymentMethod, PromptFailure
-from verification.reports.models import PaymentMode, Report
+from verification.reports.models import PaymentMode
 from verification.values.clock import now
 from verification.values.masking import mask_end
 from verification.web.pages import allow_sources, attachment
@@ -479,15 +479,8 @@ def format_money(amount: Decimal | None, currency: str) -> str:
     return f"{currency}\N{NO-BREAK SPACE}{amount or 0:,.2f}"
 
 
-def check_prices(report: Report, currency: str) -> list[tuple[str, str]]:
-    """Return (name, agreed price) of each check; "" for one that reuses a result."""
-    return [
-        _price_line(result.definition.display_name, result.price, currency)
-        for result in ordered_results(report)
-    ]
-
-
 def _price_line(name: str, price: Decimal, currency: str) -> tuple[str, str]:
+    """Return name and agreed price of a check; "" for one that reuses a result."""
     return gettext(name), format_money(price, currency) if price else ""
 
 
@@ -507,7 +500,10 @@ def order_context(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]
         "came": format_money(came, payment.currency),
         "has_parts": came > 0,
         "missing": format_money(payment.amount - came, payment.currency),
-        "checks": check_prices(report, payment.currency),
+        "checks": [
+            _price_line(row.definition.display_name, row.price, payment.currency)
+            for row in ordered_results(report)
+        ],
         "purpose": report.purpose,
         "reference": report.reference,
         # Only a third party needs them.
