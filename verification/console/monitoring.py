@@ -246,9 +246,7 @@ def create(place: Place) -> HttpResponse:
     is_update = place.posted.get("step") != "make"
     typed = still_offered(place, place.posted) if is_update else place.posted
     chosen = choice_form(place, typed, may_be_empty=is_update)
-    chosen.is_valid()
     details = RuleForm(typed, _inputs(_choice(chosen), place))
-    details.is_valid()
     form = OrderForm(chosen, details)
     if is_update:
         require_price_rate(place)

@@ -222,9 +222,9 @@ class ChoiceForm(ChoicesForm):
         """Return the choice; of a form with errors, its valid part."""
         typed = {"checks": [], **self.initial}
         if self.is_bound:
-            typed |= {
-                n: v for n, v in self.cleaned_data.items() if n not in self.errors
-            }
+            # To read the errors cleans the form.
+            errors = self.errors
+            typed |= {n: v for n, v in self.cleaned_data.items() if n not in errors}
         return Choice(
             typed["subject_type"],
             typed["country"],

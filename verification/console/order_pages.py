@@ -186,7 +186,6 @@ def _show(
     draft: Report | None = None,
 ) -> HttpResponse:
     """Show the page with these texts, which nobody has sent yet."""
-    chosen.is_valid()
     inputs = inputs_of(chosen.choice, place.offer)
     details = DetailsForm(None, inputs, initial=dict(texts))
     return _render(place, OrderForm(chosen, details), draft, texts=texts)
@@ -197,7 +196,6 @@ def _update(place: Place, draft: Report | None = None) -> HttpResponse:
     require_price_rate(place)
     typed = still_offered(place, place.request.POST)
     chosen = choice_form(place, typed, may_be_empty=True)
-    chosen.is_valid()
     details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
     form = OrderForm(chosen, details)
     return _render(place, form, draft, shows_faults=details.is_valid())
@@ -218,7 +216,6 @@ def _read(place: Place) -> OrderForm:
     """Return the sent form with its faults."""
     require_order_rate(place)
     chosen = choice_form(place, place.posted)
-    chosen.is_valid()
     details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
     if details.errors and not chosen.errors:
         # Add the faults that the API finds in the other fields.
