@@ -34,6 +34,7 @@ from verification.batches.spreadsheet import (
 from verification.consents.links import REMINDABLE_STATUSES, consent_links
 from verification.consents.models import Consent
 from verification.consents.subject_messages import reaches_subject
+from verification.console import orders
 from verification.console.base import (
     PAGE_SIZE,
     Place,
@@ -75,18 +76,6 @@ from verification.console.order_pages import (
     NOT_COVERED,
     choice_form,
     require_order_rate,
-)
-from verification.console.orders import (
-    METHODS,
-    Choice,
-    Offer,
-    Quote,
-    QuoteChanged,
-    QuotedLine,
-    covers,
-    launch_as_quoted,
-    quote_launches,
-    same_subject_reports,
 )
 from verification.console.report_actions import NONE_LAUNCHED, launch_refusal_texts
 from verification.db.base import ResultPage, read_page
@@ -202,7 +191,7 @@ def upload(place: Place) -> HttpResponse:
 
 
 def _keep(
-    place: Place, choice: Choice, form: UploadForm, earlier: OpenUpload | None
+    place: Place, choice: orders.Choice, form: UploadForm, earlier: OpenUpload | None
 ) -> Upload:
     """Keep the rows of the file, or of the earlier one if none is sent."""
     if sent := form.cleaned_data["file"]:
@@ -229,7 +218,7 @@ def _earlier_upload(place: Place) -> Upload | None:
 
 
 def _render_upload(
-    place: Place, choice: Choice, form: UploadForm, status: int = 200
+    place: Place, choice: orders.Choice, form: UploadForm, status: int = 200
 ) -> HttpResponse:
     earlier = _earlier_upload(place)
     shown = {
@@ -250,7 +239,7 @@ def template(place: Place, format: str) -> HttpResponse:
     if not chosen.is_valid():
         return _render_choice(place, chosen)
     columns = columns_of(chosen.choice, place.offer)
-    methods = [str(label) for _name, label in METHODS]
+    methods = [str(label) for _name, label in orders.METHODS]
     content = write_sheet(
         format,
         [str(one.label) for one in columns],
@@ -415,7 +404,7 @@ def _headings(opened: OpenUpload, judged: Judged) -> list[tuple[int, str]]:
     ]
 
 
-def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
+def _summary_of(batch: Batch, offer: orders.Offer) -> dict[str, Any]:
     """Return a batch's checks, counts and the member who ordered it."""
     reports = Report.objects.filter(pk__in=batch.report_ids)
     ordered = reports.values_list("checks_requested", "status")
@@ -471,7 +460,7 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
         "totals": _totals(quote.lines),
         "reused": sum(line.reused_at is not None for line in quote.lines),
         "unreached": unreached,
-        "is_covered": covers(place.client, quote.charge),
+        "is_covered": orders.covers(place.client, quote.charge),
         "others": _others(place, judged, quote),
         "repairs": judged.repairs[:SHOWN_REPAIRS],
         "more_repairs": max(len(judged.repairs) - SHOWN_REPAIRS, 0),
@@ -479,13 +468,15 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _others(place: Place, judged: Judged, quote: Quote) -> list[tuple[int, Report]]:
+def _others(
+    place: Place, judged: Judged, quote: orders.Quote
+) -> list[tuple[int, Report]]:
     """Return newer reports about subjects of the file, each with its row."""
     rows = {
         order.subject.in_workspace(*place.client.where).id: row.line.number
         for row, order in zip(judged.rows.rows, quote.orders, strict=True)
     }
-    found = same_subject_reports(place.client, quote.orders)
+    found = orders.same_subject_reports(place.client, quote.orders)
     return [(rows[report.subject_id], report) for report in found]
 
 
@@ -504,9 +495,9 @@ def _shown_cells(judged: Judged, row: Row) -> tuple[int, list[str]]:
     return row.line.number, texts
 
 
-def _totals(lines: Sequence[QuotedLine]) -> list[tuple[str, int, int, Decimal]]:
+def _totals(lines: Sequence[orders.QuotedLine]) -> list[tuple[str, int, int, Decimal]]:
     """Return label, number, number of reused results, and price of each check."""
-    found: dict[str, list[QuotedLine]] = {}
+    found: dict[str, list[orders.QuotedLine]] = {}
     for line in lines:
         found.setdefault(line.label, []).append(line)
     return [
@@ -558,7 +549,7 @@ def _place(place: Place, kept: Upload, *, draft: bool) -> HttpResponse:
     except InvalidRequest:
         # It became wrong at this moment: the page says how.
         return _show_upload(place, kept)
-    except QuoteChanged:
+    except orders.QuoteChanged:
         return _show_upload(place, kept, CHANGED)
     except InsufficientBalance:
         return _show_upload(place, kept, NOT_COVERED)
@@ -625,7 +616,7 @@ def launch(place: Place, batch: UUID) -> HttpResponse:
     if place.posted is None:
         return _show_launch(place, found)
     require_order_rate(place)
-    quoted = quote_launches(place.client, found.report_ids)
+    quoted = orders.quote_launches(place.client, found.report_ids)
     drafts = [draft.pk for draft in quoted.drafts]
     if not (drafts or quoted.refused):
         none = _("No draft of this file is left.")
@@ -635,18 +626,20 @@ def launch(place: Place, batch: UUID) -> HttpResponse:
     try:
         with transaction.atomic():
             require_present(place.member, Permission.ORDER)
-            launch_as_quoted(place.client, drafts, place.posted.get("digest", ""))
+            orders.launch_as_quoted(
+                place.client, drafts, place.posted.get("digest", "")
+            )
             place.record("batch.launched", found)
     except InsufficientBalance:
         return _show_launch(place, found, NONE_LAUNCHED)
-    except (InvalidRequest, NotLaunchable, QuoteChanged):
+    except (InvalidRequest, NotLaunchable, orders.QuoteChanged):
         return _show_launch(place, found, CHANGED)
     done = _("The drafts are launched.")
     return place.to("reports-batch", success=done, batch=found.pk)
 
 
 def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
-    quoted = quote_launches(place.client, batch.report_ids)
+    quoted = orders.quote_launches(place.client, batch.report_ids)
     rows = dict(zip(batch.report_ids, batch.row_numbers, strict=True))
     shown = {
         "batch": batch,
@@ -658,7 +651,7 @@ def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
             (rows[report.pk], report, launch_refusal_texts(blockers, gap, faults))
             for report, blockers, gap, faults in quoted.refused
         ],
-        "is_covered": covers(place.client, quoted.charge),
+        "is_covered": orders.covers(place.client, quoted.charge),
     }
     return place.render("batches/launch", shown)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django import forms
 from django.db import transaction
@@ -37,6 +37,7 @@ from monitoring.rules import RuleRequest, price_of, read_rule
 from monitoring.runs import change_rule, create_rule
 from verification.checks.packages import package_of
 from verification.consents.models import Consent
+from verification.console import order_pages, orders
 from verification.console.alert_words import alert_sentences, compared_values
 from verification.console.base import (
     Place,
@@ -55,31 +56,6 @@ from verification.console.order_form import (
     DetailsForm,
     OrderForm,
     choice_context,
-)
-from verification.console.order_pages import (
-    CHANGED,
-    LOOK,
-    NOT_COVERED,
-    SeenQuote,
-    choice_form,
-    require_order_rate,
-    require_price_rate,
-    seal_quote,
-    shown_quote,
-    still_offered,
-)
-from verification.console.orders import (
-    Choice,
-    Input,
-    Item,
-    QuoteChanged,
-    build_item,
-    covers,
-    estimate_price,
-    inputs_of,
-    item_to_repeat,
-    read_values,
-    require_quoted,
 )
 from verification.console.words import choices_of
 from verification.db.ids import uuid7
@@ -114,7 +90,7 @@ NOT_RESUMABLE = {
 REFUSALS: Refusals = {
     NotResumable: lambda e: NOT_RESUMABLE.get(e.reason, WITHDRAWN),
     InsufficientBalance: _("The balance does not cover a run. Top it up first."),
-    QuoteChanged: _("The price has changed, so nothing was done. Look again."),
+    orders.QuoteChanged: _("The price has changed, so nothing was done. Look again."),
 }
 
 
@@ -244,14 +220,16 @@ def create(place: Place) -> HttpResponse:
     if place.posted is None:
         return _open(place)
     is_update = place.posted.get("step") != "make"
-    typed = still_offered(place, place.posted) if is_update else place.posted
-    chosen = choice_form(place, typed, may_be_empty=is_update)
+    typed = (
+        order_pages.still_offered(place, place.posted) if is_update else place.posted
+    )
+    chosen = order_pages.choice_form(place, typed, may_be_empty=is_update)
     details = RuleForm(typed, _inputs(_choice(chosen), place))
     form = OrderForm(chosen, details)
     if is_update:
-        require_price_rate(place)
+        order_pages.require_price_rate(place)
         return _render(place, form)
-    require_order_rate(place)
+    order_pages.require_order_rate(place)
     if not form.errors:
         return _make(place, form)
     if not chosen.errors:
@@ -263,25 +241,25 @@ def create(place: Place) -> HttpResponse:
 
 
 def _open(place: Place) -> HttpResponse:
-    item: Item | None = None
+    item: orders.Item | None = None
     if report_id := read_id(place.request.GET.get("report", "")):
         report = place.get_report(report_id)
         place.record("report.opened", report)
-        item = item_to_repeat(report, place.offer) if report.subject else None
-    chosen = choice_form(place, None, item)
-    texts = read_values(item, place.offer) if item else {}
+        item = orders.item_to_repeat(report, place.offer) if report.subject else None
+    chosen = order_pages.choice_form(place, None, item)
+    texts = orders.read_values(item, place.offer) if item else {}
     details = RuleForm(None, _inputs(_choice(chosen), place), initial=texts)
     return _render(place, OrderForm(chosen, details))
 
 
-def _choice(form: ChoiceForm) -> Choice:
+def _choice(form: ChoiceForm) -> orders.Choice:
     """Return the choice of a rule: nobody can be asked, or pay, before each run."""
     mode = Consent.Mode.CUSTOMER_ATTESTED
     return replace(form.choice, consent=mode, payment_mode=PaymentMode.SELF)
 
 
-def _inputs(choice: Choice, place: Place) -> Sequence[Input]:
-    found = inputs_of(choice, place.offer)
+def _inputs(choice: orders.Choice, place: Place) -> Sequence[orders.Input]:
+    found = orders.inputs_of(choice, place.offer)
     return [
         one
         for one in found
@@ -291,23 +269,23 @@ def _inputs(choice: Choice, place: Place) -> Sequence[Input]:
 
 def _render(place: Place, form: OrderForm, error: Text = "") -> HttpResponse:
     choice = _choice(form.choice)
-    price = estimate_price(choice, place.offer)
+    price = orders.estimate_price(choice, place.offer)
     shown = {
         **choice_context(choice, place.offer),
         "form": form,
         "error": error,
         "price": price,
-        "is_covered": covers(place.client, price.charge),
-        "sealed": seal_quote(place, SeenQuote(uuid4().hex, price.digest, [])),
+        "is_covered": orders.covers(place.client, price.charge),
+        "sealed": order_pages.seal_quote(place, price.digest),
     }
     return place.render("monitoring/new", shown)
 
 
 def _make(place: Place, form: OrderForm) -> HttpResponse:
     """Make the rule for the price that the page showed, once; open it."""
-    choice, quote = _choice(form.choice), shown_quote(place)
+    choice, quote = _choice(form.choice), order_pages.shown_quote(place)
     if quote is None:
-        return _render(place, form, LOOK)
+        return _render(place, form, order_pages.LOOK)
     body = _body(place, choice, form.details)
     key = f"console {place.member.pk} {quote.key}"
     try:
@@ -319,20 +297,20 @@ def _make(place: Place, form: OrderForm) -> HttpResponse:
         form.details.add_faults(e.faults)
         return _render(place, form)
     except IdempotencyKeyReused:
-        return _render(place, form, LOOK)
-    except QuoteChanged:
-        return _render(place, form, CHANGED)
+        return _render(place, form, order_pages.LOOK)
+    except orders.QuoteChanged:
+        return _render(place, form, order_pages.CHANGED)
     except InsufficientBalance:
-        return _render(place, form, NOT_COVERED)
+        return _render(place, form, order_pages.NOT_COVERED)
     except RequestInProgress:
         return place.to("monitoring")
     made = _("Monitoring has begun. The first run is under way.")
     return place.to("monitoring-rule", success=made, rule=UUID(done.body["rule"]))
 
 
-def _body(place: Place, choice: Choice, form: DetailsForm) -> dict[str, Any]:
+def _body(place: Place, choice: orders.Choice, form: DetailsForm) -> dict[str, Any]:
     """Return the request that makes the rule by the API."""
-    item = build_item(choice, form.values, place.offer)
+    item = orders.build_item(choice, form.values, place.offer)
     names = {"checksRequested": "checkNames"}
     members = ("subject", "checksRequested", "package", "consent", "reference")
     body = {names.get(name, name): item[name] for name in members if name in item}
@@ -348,7 +326,7 @@ def _create(place: Place, body: Mapping[str, Any], digest: str) -> Rule:
     require_present(place.member, Permission.MANAGE_MONITORING)
     request, order = _read_rule(place, body)
     made = create_rule(place.client, request, order)
-    require_quoted(made.runs.values_list("report", flat=True), digest)
+    orders.require_quoted(made.runs.values_list("report", flat=True), digest)
     place.record("rule.created", made)
     return made
 
@@ -394,7 +372,7 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
     The page asks for a new consent if the subject withdrew it.
     """
     found = rules_of(place.client).get(pk=rule)
-    choice = Choice.of(
+    choice = orders.Choice.of(
         {
             "subject": found.subject,
             "checksRequested": found.check_names,
@@ -406,7 +384,7 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
         inputs = []
     form = DetailsForm(place.posted, inputs)
     if form.is_valid():
-        item = build_item(choice, form.values, place.offer) if inputs else {}
+        item = orders.build_item(choice, form.values, place.offer) if inputs else {}
         consent = item.get("consent")
         attested = ConsentInput.model_validate(consent) if consent else None
         try:
@@ -433,7 +411,7 @@ def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpRespo
         # A run begins at once for the price that was shown.
         shown = place.request.POST.get("price")
         if rule.next_run_at <= now() and shown != _price_text(place, rule):
-            raise QuoteChanged
+            raise orders.QuoteChanged
         found = resume_for_client(place.client, rule.pk, consent, catalogue())
         place.record("rule.resumed", found)
     return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule.pk)

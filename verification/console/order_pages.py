@@ -20,6 +20,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from verification.console import orders
 from verification.console.base import Place, Text, member_required
 from verification.console.order_form import (
     ChoiceForm,
@@ -27,24 +28,6 @@ from verification.console.order_form import (
     OrderForm,
     choice_context,
     query_of,
-)
-from verification.console.orders import (
-    ON,
-    Choice,
-    Item,
-    QuoteChanged,
-    build_item,
-    covers,
-    estimate_price,
-    inputs_of,
-    item_to_repeat,
-    path_in_item,
-    place_order,
-    quote_items,
-    read_values,
-    require_known,
-    same_subject_reports,
-    save_draft,
 )
 from verification.console.templatetags.console import moment, money
 from verification.payments.registry import accepts_payments
@@ -83,12 +66,12 @@ class SeenQuote:
     known: list[str]
 
 
-def seal_quote(place: Place, quote: SeenQuote) -> str:
-    """Return the quote as a signed text for a hidden field.
+def seal_quote(place: Place, digest: str, known: Sequence[str] = ()) -> str:
+    """Return a quote, with a new key, as a signed text for a hidden field.
 
     Another member, workspace or environment cannot use it.
     """
-    values = [quote.key, quote.digest, quote.known]
+    values = [uuid4().hex, digest, list(known)]
     return signing.dumps(values, salt=_salt(place), compress=True)
 
 
@@ -113,7 +96,7 @@ def order(place: Place) -> HttpResponse:
     place.require_live()
     if place.posted is None:
         typed = place.request.GET if "step" in place.request.GET else None
-        return _show(place, choice_form(place, typed), {"reuse": ON})
+        return _show(place, choice_form(place, typed), {"reuse": orders.ON})
     if place.posted.get("step") not in {"order", "draft"}:
         return _update(place)
     form = _read(place)
@@ -131,7 +114,7 @@ def repeat(place: Place, report: UUID) -> HttpResponse:
         erased = _("The details of the subject were erased.")
         return place.to_report(found.pk, error=erased)
     place.record("report.opened", found)
-    return _show_item(place, item_to_repeat(found, place.offer))
+    return _show_item(place, orders.item_to_repeat(found, place.offer))
 
 
 @member_required(Permission.ORDER)
@@ -158,10 +141,14 @@ def require_price_rate(place: Place) -> None:
 
 
 def choice_form(
-    place: Place, typed: Any, item: Item | None = None, *, may_be_empty: bool = False
+    place: Place,
+    typed: Any,
+    item: orders.Item | None = None,
+    *,
+    may_be_empty: bool = False,
 ) -> ChoiceForm:
     """Return the form of a choice: as typed, or as the item has made it."""
-    chosen = Choice.of(item) if item else None
+    chosen = orders.Choice.of(item) if item else None
     source = typed if typed is not None else place.request.GET
     kind = chosen.subject_type if chosen else source.get("subject_type", "")
     return ChoiceForm(
@@ -174,8 +161,10 @@ def choice_form(
     )
 
 
-def _show_item(place: Place, item: Item, draft: Report | None = None) -> HttpResponse:
-    texts = read_values(item, place.offer)
+def _show_item(
+    place: Place, item: orders.Item, draft: Report | None = None
+) -> HttpResponse:
+    texts = orders.read_values(item, place.offer)
     return _show(place, choice_form(place, None, item), texts, draft)
 
 
@@ -186,7 +175,7 @@ def _show(
     draft: Report | None = None,
 ) -> HttpResponse:
     """Show the page with these texts, which nobody has sent yet."""
-    inputs = inputs_of(chosen.choice, place.offer)
+    inputs = orders.inputs_of(chosen.choice, place.offer)
     details = DetailsForm(None, inputs, initial=dict(texts))
     return _render(place, OrderForm(chosen, details), draft, texts=texts)
 
@@ -196,7 +185,7 @@ def _update(place: Place, draft: Report | None = None) -> HttpResponse:
     require_price_rate(place)
     typed = still_offered(place, place.request.POST)
     chosen = choice_form(place, typed, may_be_empty=True)
-    details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
+    details = DetailsForm(place.posted, orders.inputs_of(chosen.choice, place.offer))
     form = OrderForm(chosen, details)
     return _render(place, form, draft, shows_faults=details.is_valid())
 
@@ -216,13 +205,13 @@ def _read(place: Place) -> OrderForm:
     """Return the sent form with its faults."""
     require_order_rate(place)
     chosen = choice_form(place, place.posted)
-    details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
+    details = DetailsForm(place.posted, orders.inputs_of(chosen.choice, place.offer))
     if details.errors and not chosen.errors:
         # Add the faults that the API finds in the other fields.
-        item = build_item(chosen.choice, details.values, place.offer)
+        item = orders.build_item(chosen.choice, details.values, place.offer)
         try:
             is_draft = place.request.POST["step"] != "order"
-            quote_items(place.client, [item], draft=is_draft)
+            orders.quote_items(place.client, [item], draft=is_draft)
         except InvalidRequest as e:
             details.add_faults(e.faults)
     return OrderForm(chosen, details)
@@ -243,19 +232,21 @@ def _render(
     The page says what differs from a quote that has `changed`.
     """
     choice, offer = form.choice.choice, place.offer
-    price = estimate_price(choice, offer)
+    price = orders.estimate_price(choice, offer)
     others: list[Report] = []
     if choice.definitions(offer) and (texts is not None or not form.errors):
         values = form.details.values if texts is None else texts
         is_draft = draft is not None or choice.is_draft_only(offer)
-        item = build_item(choice, values, offer)
+        item = orders.build_item(choice, values, offer)
         try:
-            price = quote_items(place.client, [item], draft=is_draft)
-            others = same_subject_reports(place.client, price.orders)
+            price = orders.quote_items(place.client, [item], draft=is_draft)
+            others = orders.same_subject_reports(place.client, price.orders)
         except InvalidRequest as e:
             if shows_faults:
                 # A field that nobody has filled in yet has no fault.
-                typed = (f for f in e.faults if values.get("-".join(path_in_item(f))))
+                typed = (
+                    f for f in e.faults if values.get("-".join(orders.path_in_item(f)))
+                )
                 form.details.add_faults(typed)
     if changed:
         new = [one for one in others if str(one.pk) not in changed.known]
@@ -263,7 +254,6 @@ def _render(
         if new:
             error = format_html(str(REPEATED), time=moment(new[0].created_at))
     known = [str(report.pk) for report in others]
-    quote = SeenQuote(uuid4().hex, price.digest, known)
     shown = {
         **choice_context(choice, offer),
         "form": form,
@@ -271,8 +261,8 @@ def _render(
         "error": error,
         "price": price,
         "others": [one for one in others if one != draft],
-        "is_covered": covers(place.client, price.charge),
-        "sealed": seal_quote(place, quote),
+        "is_covered": orders.covers(place.client, price.charge),
+        "sealed": seal_quote(place, price.digest, known),
         "takes_payments": accepts_payments(place.environment),
     }
     return place.render("reports/order", shown)
@@ -281,12 +271,12 @@ def _render(
 def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
     """Order for the price that the page showed, or save a draft; open the report."""
     choice, offer = form.choice.choice, place.offer
-    item = build_item(choice, form.details.values, offer)
+    item = orders.build_item(choice, form.details.values, offer)
     quote = shown_quote(place)
     if quote is None:
         return _render(place, form, error=LOOK)
     try:
-        ids, is_repeat = place_order(
+        ids, is_repeat = orders.place_order(
             place.client,
             [item],
             draft=is_draft,
@@ -297,7 +287,7 @@ def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
     except InvalidRequest as e:
         form.details.add_faults(e.faults)
         return _render(place, form)
-    except QuoteChanged:
+    except orders.QuoteChanged:
         return _render(place, form, changed=quote)
     except IdempotencyKeyReused:
         return _render(place, form, error=SENT_BEFORE)
@@ -315,7 +305,7 @@ def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
     return place.to_report(ids[0], success=done)
 
 
-def _ordered(place: Place, choice: Choice, report_id: UUID) -> SafeString:
+def _ordered(place: Place, choice: orders.Choice, report_id: UUID) -> SafeString:
     """Return the message after an order: its price, and the way to the next one."""
     paid = LedgerEntry.objects.filter(account=place.account, report_id=report_id)
     charge = -(paid.aggregate(sum=Sum("amount"))["sum"] or 0)
@@ -337,7 +327,7 @@ def _record(
     """
     require_present(place.member, Permission.ORDER)
     if quote:
-        require_known(place.client, created, quote.known)
+        orders.require_known(place.client, created, quote.known)
     for new in created:
         place.record("report.ordered" if quote else "report.drafted", new.report)
 
@@ -347,7 +337,9 @@ def _save(place: Place, draft: Report, form: OrderForm) -> HttpResponse:
     try:
         with transaction.atomic():
             require_present(place.member, Permission.ORDER)
-            changed = save_draft(place.client, draft, choice, values, place.offer)
+            changed = orders.save_draft(
+                place.client, draft, choice, values, place.offer
+            )
             if changed:
                 place.record("report.edited", draft, *changed)
     except InvalidRequest as e:

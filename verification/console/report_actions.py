@@ -22,6 +22,7 @@ from django.utils.translation import ngettext_lazy
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.links import consent_links
 from verification.consents.subject_messages import reaches_subject
+from verification.console import orders
 from verification.console.base import (
     PAGE_SIZE,
     Place,
@@ -36,23 +37,6 @@ from verification.console.base import (
 from verification.console.case_pages import case_refusal, open_case_of
 from verification.console.decision_pages import REFUSALS as NO_DECISION
 from verification.console.order_pages import require_order_rate
-from verification.console.orders import (
-    CancellationChanged,
-    LaunchQuote,
-    QuoteChanged,
-    QuotedLine,
-    actions_of,
-    cancel_as_quoted,
-    covers,
-    fault_text,
-    launch_as_quoted,
-    links_of,
-    quote_cancellations,
-    quote_launch,
-    quote_launches,
-    quote_retry,
-    retry_as_quoted,
-)
 from verification.decisions import cases
 from verification.decisions.cases import CaseRefused
 from verification.decisions.decide import ReportDecisionRefused, obstacle_of
@@ -138,19 +122,22 @@ def launch_refusal_texts(
     reasons: Sequence[LaunchObstacle], gap: ConsentGap | None, faults: Iterable[Fault]
 ) -> list[str]:
     """Return why a draft is left out of a launch of several."""
-    return [*blocker_texts(reasons, gap), *(fault_text(one, {}) for one in faults)]
+    return [
+        *blocker_texts(reasons, gap),
+        *(orders.fault_text(one, {}) for one in faults),
+    ]
 
 
 REFUSALS: Refusals = {
-    InvalidRequest: lambda e: " ".join(fault_text(one, {}) for one in e.faults),
+    InvalidRequest: lambda e: " ".join(orders.fault_text(one, {}) for one in e.faults),
     NotLaunchable: lambda e: " ".join(blocker_texts(e.reasons, e.consent_gap)),
     InsufficientBalance: _("The balance does not cover it. Top it up first."),
     InvalidTransition: _("It changed at the same moment. Look again."),
     NotCancellable: ENDED,
     NotRenewable: _("No link can be sent now."),
     NotRetryable: NOT_RETRYABLE,
-    QuoteChanged: _("The price has changed, so nothing was done. Look again."),
-    CancellationChanged: _("It has changed since you looked. Look again."),
+    orders.QuoteChanged: _("The price has changed, so nothing was done. Look again."),
+    orders.CancellationChanged: _("It has changed since you looked. Look again."),
     ResendTooSoon: _("A link was made less than a minute ago. Try again in a minute."),
 }
 
@@ -175,13 +162,13 @@ def action_context(
     """
     if Permission.ORDER not in place.offered:
         return {}
-    actions = actions_of(report, results)
+    actions = orders.actions_of(report, results)
     return {
         "actions": actions,
         "blockers": blocker_texts(actions["blockers"], actions["consent_gap"]),
         "new_consent_link": NEW_CONSENT_LINK[reaches_subject(report)],
         "new_payment_link": NEW_PAYMENT_LINK[reaches_payer(report)],
-        **links_of(report),
+        **orders.links_of(report),
     }
 
 
@@ -191,14 +178,16 @@ def launch(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
     place.require_live()
     if place.posted is not None:
-        verb = partial(launch_as_quoted, place.client, [found.pk], _seen_digest(place))
+        verb = partial(
+            orders.launch_as_quoted, place.client, [found.pk], _seen_digest(place)
+        )
         done = _("Launched: the checks run now.")
         return _carry_out(place, found, verb, "launched", done)
-    actions = actions_of(found)
+    actions = orders.actions_of(found)
     if not actions["launch"]:
         blockers = blocker_texts(actions["blockers"], actions["consent_gap"])
         return place.to_report(found.pk, error=" ".join(blockers))
-    (lines,), digest = quote_launch(place.client, [found])
+    (lines,), digest = orders.quote_launch(place.client, [found])
     if owes_unasked(found, (line.price for line in lines)):
         unpaid = [LaunchObstacle.PAYMENT_OUTSTANDING]
         return place.to_report(found.pk, error=" ".join(blocker_texts(unpaid, None)))
@@ -211,12 +200,14 @@ def retry(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
     place.require_live()
     if place.posted is not None:
-        verb = partial(retry_as_quoted, place.client, found.pk, _seen_digest(place))
+        verb = partial(
+            orders.retry_as_quoted, place.client, found.pk, _seen_digest(place)
+        )
         done = _("The failed checks run again.")
         return _carry_out(place, found, verb, "retried", done)
-    if not actions_of(found)["retry"]:
+    if not orders.actions_of(found)["retry"]:
         return place.to_report(found.pk, error=NOT_RETRYABLE)
-    lines, digest = quote_retry(found)
+    lines, digest = orders.quote_retry(found)
     return _render_price(place, found, "retry", lines, digest)
 
 
@@ -225,7 +216,11 @@ def _seen_digest(place: Place) -> str:
 
 
 def _render_price(
-    place: Place, report: Report, name: str, lines: Sequence[QuotedLine], digest: str
+    place: Place,
+    report: Report,
+    name: str,
+    lines: Sequence[orders.QuotedLine],
+    digest: str,
 ) -> HttpResponse:
     shown = {
         "report": report,
@@ -242,12 +237,14 @@ def cancel(place: Place, report: UUID) -> HttpResponse:
     """Show what a cancellation gives back; a POST cancels the report."""
     found = place.get_report(report)
     if place.posted is not None:
-        verb = partial(cancel_as_quoted, place.client, found.pk, _seen_digest(place))
+        verb = partial(
+            orders.cancel_as_quoted, place.client, found.pk, _seen_digest(place)
+        )
         done = _("The report is cancelled.")
         return _carry_out(place, found, verb, "cancelled", done)
     if found.is_ended:
         return place.to_report(found.pk, error=ENDED)
-    quoted = quote_cancellations([found])[found.pk]
+    quoted = orders.quote_cancellations([found])[found.pk]
     # The price of a failed check is credited already.
     billed = found.results.exclude(status=ResultStatus.FAILED)
     results = billed.select_related("definition").order_by("position")
@@ -379,7 +376,7 @@ def _cancel(chosen: Chosen) -> HttpResponse:
             return chosen.render(
                 "many_done", refused=[(one, ENDED) for one in chosen.reports]
             )
-        shown = quote_cancellations(open_ones)
+        shown = orders.quote_cancellations(open_ones)
         return chosen.render(
             "many_cancel",
             count=len(open_ones),
@@ -391,7 +388,7 @@ def _cancel(chosen: Chosen) -> HttpResponse:
     def cancel(report: Report) -> None:
         require_present(place.member, Permission.ORDER)
         digest = typed.get(f"shown-{report.pk}", "")
-        cancel_as_quoted(place.client, report.pk, digest)
+        orders.cancel_as_quoted(place.client, report.pk, digest)
         place.record("report.cancelled", report)
 
     return chosen.carry_out(cancel, REFUSALS, CANCELLED)
@@ -410,7 +407,7 @@ def _launch(chosen: Chosen) -> HttpResponse:
     try:
         with transaction.atomic():
             require_present(place.member, Permission.ORDER)
-            launch_as_quoted(place.client, drafts, typed["digest"])
+            orders.launch_as_quoted(place.client, drafts, typed["digest"])
             for report in chosen.reports:
                 if report.pk in drafts:
                     place.record("report.launched", report)
@@ -421,8 +418,10 @@ def _launch(chosen: Chosen) -> HttpResponse:
     return chosen.back(success=LAUNCHED % {"count": len(drafts)})
 
 
-def _quote(chosen: Chosen) -> LaunchQuote:
-    return quote_launches(chosen.place.client, [one.pk for one in chosen.reports])
+def _quote(chosen: Chosen) -> orders.LaunchQuote:
+    return orders.quote_launches(
+        chosen.place.client, [one.pk for one in chosen.reports]
+    )
 
 
 def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
@@ -438,7 +437,7 @@ def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
         error=error,
         quoted=quoted,
         refused=refused,
-        is_covered=covers(chosen.place.client, quoted.charge),
+        is_covered=orders.covers(chosen.place.client, quoted.charge),
     )
 
 
@@ -448,7 +447,7 @@ def _resend(chosen: Chosen) -> HttpResponse:
 
     def resend(report: Report) -> None:
         require_present(place.member, Permission.ORDER)
-        actions = actions_of(report)
+        actions = orders.actions_of(report)
         if actions["resend_consent"]:
             if not reaches_subject(report):
                 raise NoAddress
