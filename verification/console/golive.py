@@ -43,11 +43,6 @@ from verification.files.uploads import (
     status_of,
 )
 from verification.golive import applications
-from verification.golive.applications import (
-    WrongStatus,
-    can_be_checked,
-    newest_application,
-)
 from verification.golive.models import Application, Document, DocumentKind, Status
 from verification.reports.request import InvalidRequest
 from verification.values import formats
@@ -115,7 +110,7 @@ class CompanyForm(forms.Form):
         fields = ("company_name", "registration_number", "country")
         name, number, country = (typed.get(field) or "" for field in fields)
         is_complete = bool(name and number and country)
-        if is_complete and not can_be_checked(name, number, country):
+        if is_complete and not applications.can_be_checked(name, number, country):
             error = _("Enter the number as on the certificate, such as PVT-AB12CD3")
             self.add_error("registration_number", error)
         return typed
@@ -169,13 +164,13 @@ SUBMISSION_REFUSALS: Refusals = {
     InvalidRequest: _("The company cannot be checked as it is described. Correct it."),
     applications.Suspended: UNCHANGEABLE,
     applications.NotEditable: _("It is submitted already."),
-    WrongStatus: _("It is submitted already."),
+    applications.WrongStatus: _("It is submitted already."),
 }
 
 
 @member_required(Permission.SEE_ADMINISTRATION)
 def overview(place: Place) -> HttpResponse:
-    application = newest_application(place.workspace)
+    application = applications.newest_application(place.workspace)
     given = {d.kind: d for d in application.documents.all()} if application else {}
     status = application.status if application else ""
     if place.workspace.is_live:
@@ -199,7 +194,7 @@ def overview(place: Place) -> HttpResponse:
 
 @member_required(Permission.GO_LIVE)
 def company(place: Place) -> HttpResponse:
-    application = newest_application(place.workspace)
+    application = applications.newest_application(place.workspace)
     status = application.status if application else None
     if place.workspace.is_live or status not in EDITABLE_STATUSES:
         return _refuse_change(place)
@@ -219,7 +214,7 @@ def upload_document(place: Place, kind: str) -> HttpResponse:
     document_kind = next((k for k in DocumentKind if slug(k) == kind), None)
     if document_kind is None:
         raise Http404
-    application = newest_application(place.workspace)
+    application = applications.newest_application(place.workspace)
     if application is None or application.status != Status.DRAFT:
         return _refuse_change(place)
     form = DocumentForm(place.posted, place.files)
@@ -253,7 +248,7 @@ def begin_again(place: Place) -> HttpResponse:
 
 @member_required(Permission.GO_LIVE)
 def submit(place: Place) -> HttpResponse:
-    application = newest_application(place.workspace)
+    application = applications.newest_application(place.workspace)
     if application is None or application.status != Status.DRAFT:
         return _refuse_change(place)
     form = SubmissionForm(place.posted)

@@ -42,13 +42,6 @@ from verification.reports.drafts import as_item, edit_draft
 from verification.reports.ends import UNCALLED, cancel
 from verification.reports.hosted_links import NotRenewable
 from verification.reports.idempotency import IdempotencyKey, run_once
-from verification.reports.launch import (
-    check_retryable,
-    consent_gap,
-    failed_checks,
-    find_launch_faults,
-    launch_blockers,
-)
 from verification.reports.models import (
     NAME_PARTS,
     SUBJECT_LABELS,
@@ -740,9 +733,10 @@ def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
     refused: list[RefusedLaunch] = []
     for report in reports:
         results = list(report.results.all())
-        blockers, faults = launch_blockers(report, results), find_launch_faults(report)
+        blockers = launches.launch_blockers(report, results)
+        faults = launches.find_launch_faults(report)
         if blockers or faults:
-            gap = consent_gap(report, results)
+            gap = launches.consent_gap(report, results)
             refused.append((report, blockers, gap, faults))
         else:
             drafts.append(report)
@@ -774,7 +768,7 @@ def quote_launches(client: Client, report_ids: Sequence[UUID]) -> LaunchQuote:
 
 def quote_retry(report: Report) -> tuple[list[QuotedLine], str]:
     """Return the failed checks with their prices, and a digest of this attempt."""
-    failed = sorted(failed_checks(report), key=lambda result: result.position)
+    failed = sorted(launches.failed_checks(report), key=lambda result: result.position)
     lines = [QuotedLine(r.definition.title, r.price) for r in failed]
     return lines, digest_of([[(f"{r.pk} {r.attempt}", r.price, None) for r in failed]])
 
@@ -786,7 +780,7 @@ def retry_as_quoted(client: Client, report_id: UUID, digest: str) -> Report:
     Raises as `retry`, or QuoteChanged if a retry has run since.
     """
     report = lock_report(client, report_id)
-    check_retryable(report, failed_checks(report))
+    launches.check_retryable(report, launches.failed_checks(report))
     if quote_retry(report)[1] != digest:
         raise QuoteChanged
     return launches.retry(client, report_id)
@@ -852,17 +846,17 @@ def actions_of(
         has_verbs = is_draft or report.is_ended
         rows = report.results.select_related("definition")
         results = list(rows) if has_verbs else []
-    blockers = launch_blockers(report, results) if is_draft else []
+    blockers = launches.launch_blockers(report, results) if is_draft else []
     failed = [one for one in results if one.status == ResultStatus.FAILED]
     consent = getattr(report, "consent", None)
     payment = getattr(report, "payment", None)
     return {
         "launch": is_draft and not blockers,
         "blockers": blockers,
-        "consent_gap": consent_gap(report, results),
+        "consent_gap": launches.consent_gap(report, results),
         "edit": is_draft and report.subject is not None,
         "cancel": not report.is_ended,
-        "retry": _is_allowed(check_retryable, report, failed),
+        "retry": _is_allowed(launches.check_retryable, report, failed),
         "resend_consent": consent is not None
         and _is_allowed(consent_links.require_renewable, report, consent, now()),
         "resend_payment": payment is not None

@@ -48,16 +48,6 @@ from verification.decisions.models import (
     reason_text,
 )
 from verification.decisions.notices import reports_under_correction
-from verification.decisions.policies import (
-    OPEN,
-    DryRun,
-    PolicyRefused,
-    SeenDraft,
-    digest_of,
-    dry_run,
-    known_to,
-    versions_of,
-)
 from verification.decisions.reason_codes import codes_of
 from verification.decisions.rules import (
     MAX_CONDITIONS,
@@ -319,18 +309,18 @@ WOULD = {
 }
 DECIDED: dict[str | None, Any] = {
     **{str(code): text for code, text in WORDS["decision"].items()},
-    OPEN: _("Not final yet"),
+    policies.OPEN: _("Not final yet"),
     None: _("Nobody decided"),
 }
 
 
-REFUSALS: Refusals = {PolicyRefused: lambda e: _(e.obstacle)}
+REFUSALS: Refusals = {policies.PolicyRefused: lambda e: _(e.obstacle)}
 
 
 @member_required()
 def overview(place: Place) -> HttpResponse:
     """Show the version that decides, the draft, and the former versions."""
-    versions = list(versions_of(place.client))
+    versions = list(policies.versions_of(place.client))
     active = _first(versions, PolicyState.ACTIVE)
     former = [one for one in versions if one.state != PolicyState.DRAFT]
     users = User.objects.in_bulk({one.activated_by_user or 0 for one in former})
@@ -341,7 +331,7 @@ def overview(place: Place) -> HttpResponse:
     }
     if active:
         rules = read_rules(active.rules)
-        faults = find_faults(rules, known_to(place.workspace))
+        faults = find_faults(rules, policies.known_to(place.workspace))
         names = Names.of(place.workspace)
         shown |= {
             "rules": rule_rows(rules, names),
@@ -351,7 +341,7 @@ def overview(place: Place) -> HttpResponse:
 
 
 def rule_rows(
-    rules: Rules, names: Names, dry: DryRun | None = None
+    rules: Rules, names: Names, dry: policies.DryRun | None = None
 ) -> list[dict[str, Any]]:
     """Return the rules as pages show them, with how often each matched in a dry run."""
     return [
@@ -373,29 +363,30 @@ def _first(versions: list[PolicyVersion], state: PolicyState) -> PolicyVersion |
 @member_required()
 def version(place: Place, version: UUID) -> HttpResponse:
     """Show one version; a draft with its dry run, and the form that switches it on."""
-    found = versions_of(place.client).get(pk=version)
+    found = policies.versions_of(place.client).get(pk=version)
     rules = read_rules(found.rules)
     names, dry = Names.of(place.workspace), None
     shown: dict[str, Any] = {
         "version": found,
-        "seen": digest_of(found),
+        "seen": policies.digest_of(found),
         "most": MAX_RULES,
     }
     if found.state == PolicyState.DRAFT:
-        faults = find_faults(rules, known_to(place.workspace))
-        active = versions_of(place.client).filter(state=PolicyState.ACTIVE).first()
+        faults = find_faults(rules, policies.known_to(place.workspace))
+        own = policies.versions_of(place.client)
+        active = own.filter(state=PolicyState.ACTIVE).first()
         shown |= {"faults": fault_texts(faults, names), "active": active}
         if rules and not faults:
-            dry = dry_run(place.client, rules)
+            dry = policies.dry_run(place.client, rules)
             form = ActivationForm(
-                initial={"mode": found.mode, "seen": digest_of(found)}
+                initial={"mode": found.mode, "seen": policies.digest_of(found)}
             )
             shown |= {"form": form, **_dry_run_context(place, dry)}
     shown["rules"] = rule_rows(rules, names, dry)
     return place.render("policy/version", shown)
 
 
-def _dry_run_context(place: Place, dry: DryRun) -> dict[str, Any]:
+def _dry_run_context(place: Place, dry: policies.DryRun) -> dict[str, Any]:
     """Return the rules' decisions and the real ones, for comparison."""
     matrix = []
     for was, name in DECIDED.items():
@@ -430,14 +421,14 @@ def _dry_run_context(place: Place, dry: DryRun) -> dict[str, Any]:
 def _css(was: str | None, would: str, count: int) -> str:
     if was == would:
         return "same"
-    return "other" if was not in {None, OPEN} and count else ""
+    return "other" if was not in {None, policies.OPEN} and count else ""
 
 
 @post_required(Permission.MANAGE_SETTINGS)
 def open_draft(place: Place) -> HttpResponse:
     """Open a draft with the rules of the version that the form names, or with none."""
     base_id = read_id(place.request.POST.get("base", ""))
-    base = versions_of(place.client).filter(pk=base_id).first()
+    base = policies.versions_of(place.client).filter(pk=base_id).first()
     with place.refusing(REFUSALS, "policy"):
         made = policies.open_draft(place.client, place.member, place.by.actor, base)
     return place.to("policy-version", version=made.pk)
@@ -447,7 +438,8 @@ def open_draft(place: Place) -> HttpResponse:
 def edit_rule(place: Place, version: UUID, number: int | None = None) -> HttpResponse:
     """Show the form of a rule, or of another one; a POST saves it."""
     draft, rules = _open_rules(place, version, number)
-    given: Any = given_of(rules[number - 1] if number else None, digest_of(draft))
+    rule = rules[number - 1] if number else None
+    given: Any = given_of(rule, policies.digest_of(draft))
     typed = place.posted
     if typed is not None and typed.get("step") == "update":
         # A changed fact of a condition changes its comparisons and values.
@@ -455,7 +447,7 @@ def edit_rule(place: Place, version: UUID, number: int | None = None) -> HttpRes
     codes = [row for row in codes_of(place.workspace) if row.active]
     form = PolicyRuleForm(
         typed,
-        known=known_to(place.workspace),
+        known=policies.known_to(place.workspace),
         names=Names.of(place.workspace),
         given=given,
         choices={"codes": [(row.code, reason_text(row.words)) for row in codes]},
@@ -474,7 +466,7 @@ def _open_rules(
     place: Place, version_id: UUID, number: int | None
 ) -> tuple[PolicyVersion, list[Rule]]:
     """Return a draft and its rules, which have one with this number."""
-    drafts = versions_of(place.client).filter(state=PolicyState.DRAFT)
+    drafts = policies.versions_of(place.client).filter(state=PolicyState.DRAFT)
     draft: PolicyVersion = drafts.get(pk=version_id)
     rules = list(read_rules(draft.rules))
     if number is not None and not 0 < number <= len(rules):
@@ -501,7 +493,7 @@ def remove_rule(place: Place, version: UUID, number: int) -> HttpResponse:
 def _save(
     place: Place, draft: PolicyVersion, seen: str, rules: list[Rule]
 ) -> HttpResponse:
-    what = SeenDraft(draft.pk, seen)
+    what = policies.SeenDraft(draft.pk, seen)
     with place.refusing(REFUSALS, "policy-version", version=draft.pk):
         policies.save_draft(place.client, what, rules, place.member, place.by.actor)
     return place.to("policy-version", success=_("Saved."), version=draft.pk)
@@ -510,12 +502,12 @@ def _save(
 @post_required(Permission.MANAGE_SETTINGS)
 def activate(place: Place, version: UUID) -> HttpResponse:
     """Switch a draft on, as its member has seen it."""
-    versions_of(place.client).get(pk=version)
+    policies.versions_of(place.client).get(pk=version)
     form = ActivationForm(place.posted)
     if not form.is_valid():
         error = _("Choose what it does once it is switched on.")
         return place.to("policy-version", error=error, version=version)
-    what = SeenDraft(version, form.cleaned_data["seen"])
+    what = policies.SeenDraft(version, form.cleaned_data["seen"])
     mode = form.cleaned_data["mode"]
     with place.refusing(REFUSALS, "policy-version", version=version):
         policies.activate(place.client, what, mode, place.member, place.by.actor)
@@ -536,7 +528,7 @@ def discard(place: Place, version: UUID) -> HttpResponse:
 def switch_off(place: Place, version: UUID) -> HttpResponse:
     """Ask whether to switch the policy off; a POST does it."""
     if place.posted is None:
-        found = versions_of(place.client).get(pk=version)
+        found = policies.versions_of(place.client).get(pk=version)
         return place.render("policy/off", {"version": found})
     with place.refusing(REFUSALS, "policy"):
         policies.switch_off(place.client, version, place.member, place.by.actor)

@@ -58,14 +58,6 @@ from verification.hosted.subject_data import (
 )
 from verification.privacy import access, corrections
 from verification.privacy.certificates import certificate_pdf, signed_members
-from verification.privacy.corrections import (
-    MAX_DOCUMENTS,
-    AlreadyDisputed,
-    NoFinding,
-    NotWithdrawable,
-    Statement,
-    TooManyCorrections,
-)
 from verification.privacy.erasure import (
     ErasureHeld,
     erasure_of,
@@ -215,7 +207,7 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
     require_rate(f"corrections:{visited.consent.pk}", FORMS_PER_MINUTE)
     form = forms.DisputeForm(request.POST, request.FILES.getlist("documents"))
     if form.is_valid():
-        statement = Statement(
+        statement = corrections.Statement(
             form.cleaned_data["what"],
             form.cleaned_data["why"],
             get_language() or "en",
@@ -224,9 +216,9 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
             opened = corrections.open_correction(
                 wrong.report_id, wrong.pk, statement, form.files_read
             )
-        except (AlreadyDisputed, NoFinding):
+        except (corrections.AlreadyDisputed, corrections.NoFinding):
             return subject_pages.redirect(visited.consent.pk)
-        except TooManyCorrections:
+        except corrections.TooManyCorrections:
             form.add_error(
                 "what", _("You told us of many mistakes today. Go on tomorrow")
             )
@@ -247,7 +239,7 @@ def show_correction(
         return subject_pages.redirect(visited.consent.pk)
     if request.method == "POST":
         # If it is decided, the page says how.
-        with suppress(NotWithdrawable):
+        with suppress(corrections.NotWithdrawable):
             corrections.withdraw(row.pk)
         return _to_correction(visited, row)
     view = correction_view(row, row.report.workspace)
@@ -282,7 +274,7 @@ def _render_dispute(
         else summary_text(
             wrong.name, seen.finding(wrong), wrong.score, to_subject=True
         ),
-        "numbers": range(1, MAX_DOCUMENTS + 1),
+        "numbers": range(1, corrections.MAX_DOCUMENTS + 1),
         "accepted": ACCEPTED,
         "days": settings.SUBJECT_REQUEST_DAYS[RequestKind.CORRECTION],
     }
