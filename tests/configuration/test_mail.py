@@ -1,13 +1,9 @@
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from tests.configuration.test_settings import read_settings
 from verification.settings.connections import mail_settings
 
 SMTP = "django.core.mail.backends.smtp.EmailBackend"
@@ -83,48 +79,33 @@ def test_unusable_mail_url_is_refused_without_repeating_it(url: str, reason: str
     assert "secret" not in str(refused.value)
 
 
-def read_settings(**environment: str) -> Any:
-    """Return some settings of a process with this environment."""
-    code = (
-        "import json; from verification import settings as s; "
-        "print(json.dumps([s.EMAIL_BACKEND, str(s.EMAIL_FILE_PATH), "
-        "s.DEFAULT_FROM_EMAIL, s.AFRICASTALKING_API_KEY]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        cwd=settings.BASE_DIR,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
+def test_development_keeps_mail_in_its_data_dir(tmp_path: Any, monkeypatch: Any):
+    found = read_settings(monkeypatch, DEBUG="True", DATA_DIR=str(tmp_path))
+
+    assert found.EMAIL_BACKEND == "verification.notifications.mailbox.EmailBackend"
+    assert str(found.EMAIL_FILE_PATH) == str(tmp_path / "mail")
 
 
-@pytest.mark.slow
-def test_development_keeps_mail_in_its_data_dir(tmp_path: Any):
-    backend, path, *_ = read_settings(DEBUG="True", DATA_DIR=str(tmp_path))
-    assert backend == "verification.notifications.mailbox.EmailBackend"
-    assert path == str(tmp_path / "mail")
-
-
-@pytest.mark.slow
-def test_only_the_owner_can_read_development_mails(tmp_path: Any):
+def test_only_the_owner_can_read_development_mails(tmp_path: Any, monkeypatch: Any):
     (tmp_path / "mail").mkdir(mode=0o755)
 
-    read_settings(DEBUG="True", DATA_DIR=str(tmp_path))
+    read_settings(monkeypatch, DEBUG="True", DATA_DIR=str(tmp_path))
 
     assert (tmp_path / "mail").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.slow
-def test_mail_url_and_secret_key_are_read_from_files(tmp_path: Any):
+def test_mail_url_and_secret_key_are_read_from_files(tmp_path: Any, monkeypatch: Any):
     (tmp_path / "url").write_text("submission://a:b@mail.test\n")
     (tmp_path / "key").write_text("atsk_1\n")
     found = read_settings(
+        monkeypatch,
         DEBUG="True",
+        DATA_DIR=str(tmp_path),
         EMAIL_URL_FILE=str(tmp_path / "url"),
         EMAIL_FROM="Acacia <post@acacia.test>",
         AFRICASTALKING_API_KEY_FILE=str(tmp_path / "key"),
     )
-    assert found == [SMTP, "", "Acacia <post@acacia.test>", "atsk_1"]
+
+    assert (found.EMAIL_BACKEND, str(found.EMAIL_FILE_PATH)) == (SMTP, "")
+    assert found.DEFAULT_FROM_EMAIL == "Acacia <post@acacia.test>"
+    assert found.AFRICASTALKING_API_KEY == "atsk_1"

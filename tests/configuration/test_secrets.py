@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from tests.configuration.test_settings import read_settings
 from verification.settings.secrets import (
     field_keys,
     lookup_key,
@@ -35,25 +36,13 @@ def environment(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.slow
-def test_production_does_not_start_without_a_secret(name, tmp_path):
+def test_production_does_not_start_without_a_secret(name, tmp_path, environment):
     given = {n: value for n, value in GIVEN.items() if n != name}
-    started = subprocess.run(
-        [sys.executable, "-c", "from verification import settings"],
-        env={
-            **{n: v for n, v in os.environ.items() if n not in NAMES},
-            **given,
-            "DEBUG": "False",
-            "DATA_DIR": str(tmp_path),
-        },
-        cwd=settings.BASE_DIR,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
-    assert started.returncode
-    assert f"{name} is not set. Set {name}, or NAME_FILE" in started.stderr
+    with pytest.raises(ImproperlyConfigured) as refused:
+        read_settings(environment, DATA_DIR=str(tmp_path), **given)
+
+    assert str(refused.value).startswith(f"{name} is not set. Set {name}, or NAME_FILE")
     assert not list(tmp_path.glob("keys/*"))
 
 
