@@ -87,6 +87,7 @@ def own_url() -> str:
     return database_url("postgres", connection.settings_dict["NAME"])
 
 
+@pytest.mark.slow
 def test_role_section_gives_web_and_jobs_an_address_of_their_own(
     role: str, tmp_path: Path
 ) -> None:

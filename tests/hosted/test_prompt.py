@@ -152,19 +152,26 @@ def test_button_polls_the_provider(visitor: Payer, paystack: FakePaystack):
         ("Something that nobody knows", "Nothing was taken"),
     ],
 )
-def test_failed_prompt_says_why_and_can_be_sent_again(
+def test_failed_prompt_says_why(
     visitor: Payer, paystack: FakePaystack, message: str, told: str
 ):
-    prompted(visitor)
-    first = visitor.checkout
-    paystack.end_prompt(first.reference, message)
-    poll_checkouts(first)
+    visitor.browser.post(visitor.page + "prompt", {"phone": PHONE})
+    paystack.end_prompt(visitor.checkout.reference, message)
+    poll_checkouts(visitor.checkout)
 
     page = visitor.reads()
 
     assert "The payment failed" in page
     assert told in page
     assert FORM in page
+
+
+def test_failed_prompt_can_be_sent_again(visitor: Payer, paystack: FakePaystack):
+    prompted(visitor)
+    first = visitor.checkout
+    paystack.end_prompt(first.reference, "Request cancelled by user")
+    poll_checkouts(first)
+
     assert visitor.payment.status == "FAILED"
     assert ASKED in prompted(visitor)
     second = visitor.checkout

@@ -49,16 +49,16 @@ def at(checkout: Checkout, **later: float) -> Any:
     return time_machine.travel(checkout.created_at + timedelta(**later), tick=False)
 
 
-def test_checkout_is_polled_on_schedule(taker: CheckoutServer, live_api: Api):
-    checkout = open_page(live_api.create(candidate_item()))
+def test_checkout_is_polled_on_schedule(paystack: FakePaystack, paystack_api: Api):
+    checkout = open_page(paystack_api.create(candidate_item()))
     looked = []
 
     # A poll that is due too soon or too late happens in the minute beside.
     for minute in (*range(62), 119, 120, 121, 179, 180, 181, 239, 240, 241):
-        before = len(taker.requests)
+        before = len(paystack.requests)
         with at(checkout, minutes=minute):
             poll_due_checkouts()
-        if len(taker.requests) > before:
+        if len(paystack.requests) > before:
             looked.append(minute)
 
     assert looked == [1, 5, 15, 60, 120, 180, 240]
@@ -66,21 +66,21 @@ def test_checkout_is_polled_on_schedule(taker: CheckoutServer, live_api: Api):
 
 @pytest.mark.parametrize("minutes", [1, 180])
 def test_poll_finds_the_payment_when_its_event_is_lost(
-    taker: CheckoutServer, live_api: Api, minutes: int
+    paystack: FakePaystack, paystack_api: Api, minutes: int
 ):
-    made = live_api.create(candidate_item())
+    made = paystack_api.create(candidate_item())
     checkout = open_page(made)
     for earlier in (1, 5, 15, 60, 120, 180):
         if earlier < minutes:
             with at(checkout, minutes=earlier):
                 poll_due_checkouts()
-    taker.faults.events_lost = True
-    taker.pay(checkout.reference)
+    paystack.faults.events_lost = True
+    paystack.pay(checkout.reference)
 
     with at(checkout, minutes=minutes):
         poll_due_checkouts()
 
-    assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
+    assert paystack_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
 def test_returning_payer_has_not_paid(taker: CheckoutServer, live_api: Api):
@@ -137,17 +137,17 @@ def test_poll_finds_a_payment_while_the_link_is_valid(
 
 
 def test_event_finds_a_payment_after_the_link_has_expired(
-    taker: CheckoutServer, live_api: Api
+    paystack: FakePaystack, paystack_api: Api
 ):
-    made = live_api.create(candidate_item())
+    made = paystack_api.create(candidate_item())
     checkout = open_page(made)
     with at(checkout, days=18):
         poll_checkouts(checkout)
-        taker.pay(checkout.reference)
-        send_event(taker)
+        paystack.pay(checkout.reference)
+        send_event(paystack)
         poll_due_checkouts()
 
-    assert live_api.report(made["id"])["paymentState"]["status"] == "PAID"
+    assert paystack_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
 FAULTS: list[dict[str, Any]] = [
@@ -184,9 +184,9 @@ def test_poll_is_repeated_when_the_provider_fails(
 
 
 def test_poll_is_repeated_hourly_while_the_provider_is_gone(
-    taker: CheckoutServer, live_api: Api, settings: Any
+    paystack: FakePaystack, paystack_api: Api, settings: Any
 ):
-    checkout = open_page(live_api.create(candidate_item()))
+    checkout = open_page(paystack_api.create(candidate_item()))
     known, settings.PAYMENT_PROVIDERS = settings.PAYMENT_PROVIDERS, {}
     for hours in range(200, 220):
         with at(checkout, hours=hours):
@@ -194,7 +194,7 @@ def test_poll_is_repeated_hourly_while_the_provider_is_gone(
     assert checkout.next_poll_at == checkout.created_at + timedelta(hours=220)
 
     settings.PAYMENT_PROVIDERS = known
-    taker.pay(checkout.reference)
+    paystack.pay(checkout.reference)
     with at(checkout, hours=220):
         poll_due_checkouts()
 
@@ -203,11 +203,10 @@ def test_poll_is_repeated_hourly_while_the_provider_is_gone(
 
 
 def test_unreadable_answer_delays_no_other_checkout(
-    taker: CheckoutServer, live_api: Api, monkeypatch: Any, log_lines: LogLines
+    paystack: FakePaystack, paystack_api: Api, monkeypatch: Any, log_lines: LogLines
 ):
-    odd, even = (
-        open_page(one) for one in live_api.create(candidate_item(), candidate_item())
-    )
+    made = paystack_api.create(candidate_item(), candidate_item())
+    odd, even = map(open_page, made)
     adapter, name = type(provider_named(odd.provider)), "Wanjiku Canary"
     look_up = adapter.look
 
@@ -217,7 +216,7 @@ def test_unreadable_answer_delays_no_other_checkout(
         return look_up(self, reference, session)
 
     monkeypatch.setattr(adapter, "look", unreadable)
-    taker.pay(even.reference)
+    paystack.pay(even.reference)
     poll_checkouts(odd, even)
 
     assert (odd.status, odd.unanswered) == ("OPEN", 1)
@@ -305,9 +304,9 @@ def test_sandbox_calls_no_live_provider(taker: CheckoutServer, api: Api):
 
 
 def test_provider_is_called_outside_transactions(
-    taker: CheckoutServer, live_api: Api, monkeypatch: Any
+    paystack: FakePaystack, paystack_api: Api, monkeypatch: Any
 ):
-    checkout = open_page(live_api.create(candidate_item()))
+    checkout = open_page(paystack_api.create(candidate_item()))
     adapter, depth = type(provider_named(checkout.provider)), []
     look_up = adapter.look
 
