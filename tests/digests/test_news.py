@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from tests.digests.conftest import Clock
-from tests.world.clients import Api, person
+from tests.world.clients import HOSTED, Api, person
 from tests.world.decisions import (
     Officer,
     create_case,
@@ -25,10 +25,14 @@ from tests.world.notices import create_report as create_declinable
 from tests.world.notices import decline
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.rules import raise_alert
+from tests.world.subject import EVIDENCE
 from tests.world.threads import run_at_once
+from verification.consents.models import Consent
+from verification.consents.subject_decisions import decline as decline_consent
 from verification.digests.messages import send_news
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
+from verification.notifications.templates import write_email
 from workspaces import members
 from workspaces.models import Member, MessageChoice, MessageWindow, Role
 
@@ -110,6 +114,19 @@ def test_failed_and_partial_reports_are_one_kind(api, tester, clock):
     clock.pass_by(minutes=2)
 
     assert news_of(tester) == [("REPORT_FAILED", 2)]
+
+
+def test_news_of_a_refused_consent_speak_of_no_failed_check(api, tester, clock):
+    made = api.create({**person(), "consent": HOSTED})["id"]
+    consent = Consent.objects.get(report=made)
+    decline_consent(consent.pk, consent.generation, EVIDENCE, "")
+    clock.pass_by(minutes=2)
+    send_news()
+
+    (message,) = messages_to(tester, Kind.MEMBER_NEWS)
+    text = write_email(message).text
+    assert "A report has ended without all results" in text
+    assert "failed checks" not in text
 
 
 def test_alert_is_told_with_its_page(api, tester, clock):

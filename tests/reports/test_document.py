@@ -3,6 +3,7 @@ import re
 
 import pytest
 from django.utils.timezone import now
+from django.utils.translation import override
 from pypdf import PdfReader
 
 from tests.world.clients import (
@@ -15,7 +16,7 @@ from tests.world.clients import (
 )
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.packages import by_package, create_package
-from verification.checks.finding_words import humanise_name
+from verification.checks.finding_words import failure_text, humanise_name
 from verification.console.reports import ERASED, HAPPENED
 from verification.documents.report import _check, report_pdf
 from verification.reports.models import Report, ReportStatus, RiskLevel
@@ -140,6 +141,19 @@ def test_document_says_in_its_language_why_a_check_failed(api: Api):
     text = PdfReader(io.BytesIO(document)).pages[0].extract_text()
     assert "Chanzo kimekataa ombi." in text
     assert "refused" not in text
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("REFEREE_DECLINED", "REFEREE_NO_ANSWER", "ENGINE_GAVE_UP"),
+        *("PROVIDER_NOT_CONFIGURED", "SOURCE_NOT_CONSENTED", "FIXTURE_MISSING"),
+    ],
+)
+def test_each_failure_has_words_in_kiswahili(code: str):
+    with override("sw"):
+        assert failure_text(code, "In English.") != "In English."
+    assert failure_text(code, "In English.") == "In English."
 
 
 def test_document_says_of_no_unmade_check_that_its_source_answered(api: Api):

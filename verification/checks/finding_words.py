@@ -209,6 +209,12 @@ FAILURES = {
     "SOURCE_REFUSED": _("The source refused the request."),
     "SOURCE_ERROR": _("The source's answer was not understood."),
     "SOURCE_CALL_IN_DOUBT": _("It is not known what the source answered."),
+    "REFEREE_DECLINED": _("The referee declined to answer."),
+    "REFEREE_NO_ANSWER": _("The referee did not answer in time."),
+    "ENGINE_GAVE_UP": _("The check was started five times and never ended."),
+    "PROVIDER_NOT_CONFIGURED": _("No source answers this check."),
+    "SOURCE_NOT_CONSENTED": _("No source that the subject agreed to answers it."),
+    "FIXTURE_MISSING": _("The sandbox has no answer for this subject."),
 }
 BUREAU_CHECKS = ("CRB_SCORE", "CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_SCORE")
 # Check -> what its finding says without a flag

@@ -49,7 +49,7 @@ class MessagesForm(forms.Form):
 LINK = audit.Actor(ActorKind.SERVICE, "link of a message")
 NAMES: dict[str, Any] = {
     MemberMessage.REPORT_READY: _("Reports that are ready"),
-    MemberMessage.REPORT_FAILED: _("Reports with failed checks"),
+    MemberMessage.REPORT_FAILED: _("Reports that ended without all results"),
     MemberMessage.DECISION_WAITING: _("Decisions that wait for you"),
     MemberMessage.HAND_OVER: _("Notices to deliver"),
     MemberMessage.ALERT: _("Monitoring alerts"),
