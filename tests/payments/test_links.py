@@ -15,11 +15,14 @@ from tests.world.payments import (
     payment_of,
 )
 from verification.backoffice.approvals import StaffActor
+from verification.consents.models import Consent
+from verification.console.orders import links_of
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed, open_checkout
 from verification.payments.links import payment_links
 from verification.payments.models import Payment
 from verification.payments.refunds import request_refund, send_refunds
+from verification.reports.models import Report
 
 
 def resend(api: Api, made: dict):
@@ -49,6 +52,22 @@ def test_client_sends_the_payer_a_new_link(api: Api, draft: bool):
     assert (old.status, new.status) == ("CANCELLED", "PENDING")
     assert new.recipient == PAYER["email"]
     assert new.context["link"] == state["paymentUrl"]
+
+
+@pytest.mark.parametrize("status", ["DECLINED", "WITHDRAWN", "EXPIRED"])
+def test_nobody_is_asked_to_pay_for_a_draft_without_consent(api: Api, status: str):
+    made = api.create({**candidate_item(), "consent": HOSTED}, draft=True)
+    Consent.objects.update(status=status)
+    a_minute_passes()
+
+    assert api.report(made["id"])["paymentState"]["paymentUrl"] is None
+    assert "payment_url" not in links_of(Report.objects.get())
+    refused = resend(api, made).json()
+    assert refused["code"] == "payment-not-resendable"
+    assert "has not consented" in refused["detail"]
+    Payment.objects.update(link_made_at=now() - timedelta(days=13))
+    payment_links.remind_due()
+    assert not Notification.objects.filter(kind="PAYMENT_REMINDER").exists()
 
 
 def test_old_link_opens_no_checkout(api: Api):

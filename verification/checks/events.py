@@ -16,7 +16,11 @@ from pydantic import Field
 from verification import links
 from verification.checks.catalogue import CheckName
 from verification.checks.models import CheckDefinition
-from verification.consents.models import Consent, ConsentStatus
+from verification.consents.models import (
+    Consent,
+    ConsentStatus,
+    is_consent_refused,
+)
 from verification.decisions.models import Decision, DecisionStatus, MakerKind
 from verification.payments.models import PAYABLE_STATUSES, Payment, PaymentStatus
 from verification.references.models import Reference
@@ -259,7 +263,7 @@ class PaymentState(Shape):
             )
         in_time = payment.expires_at is not None and payment.expires_at > now()
         is_asked = payment.is_outstanding and report.status in PAYABLE_STATUSES
-        is_payable = in_time and is_asked
+        is_payable = in_time and is_asked and not is_consent_refused(report)
         return cls(
             status=PaymentStatus(payment.status),
             amount=Money(amount=payment.amount, currency=payment.currency),

@@ -46,6 +46,13 @@ DECIDED_STATUSES = {
     ConsentStatus.WITHDRAWN,
 }
 
+# Without consent: after an edit a draft can ask anew.
+REFUSED_STATUSES = {
+    ConsentStatus.DECLINED,
+    ConsentStatus.EXPIRED,
+    ConsentStatus.WITHDRAWN,
+}
+
 
 class Consent(Row):
     """The subject's consent to one report. A report without consent has no row."""
@@ -262,6 +269,12 @@ def reason_of(consent: Consent) -> str | None:
     record = records.order_by("generation").last()
     evidence = (record and record.evidence) or {}
     return evidence.get("reason") or None
+
+
+def is_consent_refused(report: Report) -> bool:
+    """Return whether the subject refused or did not answer, so that nobody pays."""
+    consent = getattr(report, "consent", None)
+    return consent is not None and consent.status in REFUSED_STATUSES
 
 
 def load_given_consent(consent: Consent) -> ConsentEvidence | None:

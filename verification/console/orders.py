@@ -33,7 +33,7 @@ from verification.checks.models import (
 )
 from verification.checks.packages import Packages
 from verification.consents.links import consent_links
-from verification.consents.models import Consent
+from verification.consents.models import Consent, is_consent_refused
 from verification.payments.links import payment_links
 from verification.payments.models import PAYABLE_STATUSES, Payment
 from verification.reports import launch as launches
@@ -874,7 +874,7 @@ def links_of(report: Report) -> dict[str, str]:
         if is_pending and consent.mode == Consent.Mode.SERVICE_HOSTED:
             found["consent_url"] = links.consent_url(consent.pk, consent.generation)
     payment = getattr(report, "payment", None)
-    is_payable = report.status in PAYABLE_STATUSES
+    is_payable = report.status in PAYABLE_STATUSES and not is_consent_refused(report)
     if payment and payment.is_outstanding and is_payable and _waits(payment, at):
         found["payment_url"] = links.payment_url(payment.pk, payment.generation)
     return found

@@ -20,6 +20,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from verification import links
+from verification.consents.models import is_consent_refused
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import Channel
 from verification.notifications.recipients import active_blocks, count_today
@@ -34,7 +35,7 @@ from verification.payments.models import (
     ReviewFlag,
 )
 from verification.payments.payer_messages import payer_of
-from verification.payments.refunds import REFUSED_CONSENTS, provider_message
+from verification.payments.refunds import provider_message
 from verification.payments.registry import (
     NoPaymentProvider,
     can_prompt,
@@ -228,8 +229,7 @@ def closed_reason(
     if report.status == ReportStatus.PENDING_CONSENT:
         return "WAITS_FOR_CONSENT"
     # A refusal of consent ends the report.
-    consent = getattr(report, "consent", None)
-    is_refused = consent is not None and consent.status in REFUSED_CONSENTS
+    is_refused = is_consent_refused(report)
     if report.status not in PAYABLE_STATUSES or report.subject is None or is_refused:
         return "REPORT_ENDED"
     if payment.expires_at is None or payment.expires_at <= at:

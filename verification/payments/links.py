@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
+from verification.consents.models import is_consent_refused
 from verification.consents.subject_messages import is_reachable
 from verification.jobs.queue import job
 from verification.notifications.models import Kind
@@ -71,6 +72,9 @@ class PaymentLinks(ClientLinks[Payment]):
         is_asked = report.status in PAYABLE_STATUSES and waits
         if not is_asked or row.status not in UNPAID_STATUSES:
             raise PaymentNotRenewable(PaymentStatus.EXPIRED if is_over else row.status)
+        if is_consent_refused(report):
+            message = "The subject has not consented. Edit the draft to ask anew."
+            raise PaymentNotRenewable(row.status, message)
         if reason := blocked_check_reason(report):
             raise PaymentNotRenewable(row.status, f"Nobody can pay for it: {reason}")
 
@@ -81,9 +85,10 @@ class PaymentLinks(ClientLinks[Payment]):
         return payment_request(report, row, Checkout.objects.missing(row))
 
     def reminder(self, report: Report, row: Payment) -> list[OutgoingMessage] | None:
-        """Wait with the reminder while a source is missing: it may come back."""
+        """Wait with the reminder while a source or the consent is missing."""
         is_asked = row.is_outstanding and report.status in PAYABLE_STATUSES
-        if not is_asked or blocked_check_reason(report):
+        is_refused = is_consent_refused(report)
+        if not is_asked or is_refused or blocked_check_reason(report):
             return None
         return payment_reminder(report, row)
 

@@ -29,7 +29,7 @@ from verification.backoffice.approvals import (
     record_rejection,
 )
 from verification.checks.models import CheckResult, ResultStatus
-from verification.consents.models import ConsentStatus
+from verification.consents.models import REFUSED_STATUSES
 from verification.jobs.claims import claim_due, schedule_next_run, sweep
 from verification.jobs.names import JobName
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
@@ -75,12 +75,6 @@ from workspaces.ledger import (
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
-# The refusal of consent ends a draft.
-REFUSED_CONSENTS = [
-    ConsentStatus.DECLINED,
-    ConsentStatus.EXPIRED,
-    ConsentStatus.WITHDRAWN,
-]
 # Staff's list of unfinished parts holds payments of this time.
 LISTED_FOR = timedelta(days=90)
 # A call to a provider ends well within this time.
@@ -501,7 +495,7 @@ def _with_ended_report(
     ended = Q(report__completed_at__lte=ended_by)
     cancelled = Q(report__status=ReportStatus.CANCELLED)
     refused = Q(
-        report__status=ReportStatus.DRAFT, report__consent__status__in=REFUSED_CONSENTS
+        report__status=ReportStatus.DRAFT, report__consent__status__in=REFUSED_STATUSES
     )
     payment = Payment.objects.filter(pk=OuterRef("payment_id"))
     return checkouts.filter(
