@@ -12,6 +12,7 @@ from django.utils.timezone import now
 from monitoring.models import Rule
 from monitoring.pauses import notify_paused
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, error_codes, person
+from tests.world.decisions import APPROVE, decide, deciding_api
 from tests.world.deliveries import configure_receiver, ended_fields, update_delivery
 from tests.world.orders import (
     REFUSED,
@@ -218,6 +219,39 @@ def test_earlier_consent_of_a_draft_does_not_launch_it(api: Api, ended: str):
     assert api.post(f"/reports/{draft}/launch").status_code == 200
 
 
+def test_newer_consent_ends_the_restriction_of_a_draft(api: Api, ended: str):
+    draft = api.create(person(), draft=True)["id"]
+    object_to(api, ended)
+
+    edited = api.post(f"/reports/{draft}/draft", {"consent": newer_consent()})
+    assert edited.json()["restrictedAt"] is None
+    api.post(f"/reports/{draft}/launch")
+    api.work()
+
+    decide(deciding_api(api), draft, APPROVE)
+    assert api.report(ended)["restrictedAt"] is not None
+
+
+def test_draft_of_another_subject_is_not_restricted(api: Api, ended: str):
+    draft = api.create(person(), draft=True)["id"]
+    object_to(api, ended)
+
+    path = f"/reports/{draft}/draft"
+    assert api.post(path, {"purpose": "Job"}).json()["restrictedAt"] is not None
+    subject = {"subject": person(idNumber="22222222")["subject"]}
+    assert api.post(path, subject).json()["restrictedAt"] is None
+
+
+def test_payer_of_a_draft_is_not_asked_after_an_objection(api: Api):
+    draft = api.create(candidate_item(), draft=True)
+
+    paid = object_to(api, draft["id"])["paymentState"]
+
+    assert paid["paymentUrl"] is None
+    with pytest.raises(PaymentClosed):
+        open_page(draft)
+
+
 def test_earlier_grant_of_a_draft_does_not_launch_it(api: Api):
     item = person(email="wanjiku@kamau.test", dateOfBirth="1990-03-27")
     draft = api.create({**item, "consent": HOSTED}, draft=True)
@@ -289,7 +323,8 @@ def test_report_that_the_person_agreed_to_later_is_cancelled_too(api: Api):
     visitor = Visitor(waiting["consentState"]["consentUrl"])
     visitor.prove()
     visitor.grant()
-    assert api.report(waiting["id"])["status"] == "RUNNING"
+    agreed = api.report(waiting["id"])
+    assert (agreed["status"], agreed["restrictedAt"]) == ("RUNNING", None)
 
     assert object_to(api, waiting["id"])["status"] == "CANCELLED"
 

@@ -12,7 +12,7 @@ from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import NUMBER_DIGITS, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.providers.base import ConsentEvidence
-from verification.reports.models import Report
+from verification.reports.models import Report, ReportStatus
 from verification.values.local_time import NAIROBI, format_nairobi
 from verification.values.masking import normalise_identifier
 
@@ -272,7 +272,9 @@ def reason_of(consent: Consent) -> str | None:
 
 
 def is_consent_refused(report: Report) -> bool:
-    """Return whether the subject refused or did not answer, so that nobody pays."""
+    """Return whether nobody pays: the subject refused, did not answer or objected."""
+    if report.status == ReportStatus.DRAFT and report.restricted_at:
+        return True
     consent = getattr(report, "consent", None)
     return consent is not None and consent.status in REFUSED_STATUSES
 

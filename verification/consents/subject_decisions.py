@@ -44,6 +44,7 @@ from verification.reports.create import blocked_check_reason
 from verification.reports.ends import end_early
 from verification.reports.hosted_links import cancel_requests, start_period
 from verification.reports.models import Report, ReportStatus, SubjectType
+from verification.reports.objections import lift_restriction
 from verification.reports.status import (
     SUBJECT_ACTOR,
     Transition,
@@ -155,6 +156,7 @@ def grant(consent_id: UUID, generation: int, evidence: Evidence) -> ConsentRecor
     if not (has_position and is_signature(report, evidence.typed_name)):
         raise ValueError("no signature, or none with a position in the company")
     record = record_decision(consent, report, Decision.GRANTED, evidence, "", at)
+    lift_restriction(report)
     if report.status == ReportStatus.PENDING_CONSENT:
         _advance_report(report, at)
     return record

@@ -16,6 +16,7 @@ from verification.checks.events import (
 )
 from verification.privacy.models import Correction, CorrectionStatus, Origin
 from verification.reports.models import Report, RiskLevel
+from verification.values.local_time import utc_text
 from verification.values.shapes import Shape, Timestamp
 from webhooks.events import NewEvent
 from webhooks.models import Event
@@ -95,7 +96,9 @@ def restricted_event(report: Report, requested_by: str, at: datetime) -> NewEven
     data = RestrictedData.from_row(
         report, report_id=report.pk, requested_by=requested_by, restricted_at=at
     )
-    return new_event(Event.Name.REPORT_RESTRICTED, str(report.pk), report, data)
+    # A newer consent ends the restriction, and the subject may object again.
+    cause = f"{report.pk}:{utc_text(at)}"
+    return new_event(Event.Name.REPORT_RESTRICTED, cause, report, data)
 
 
 def erased_event(

@@ -43,7 +43,7 @@ from verification.reports.models import (
     SearchEntry,
     Subject,
 )
-from verification.reports.objections import require_newer_consents
+from verification.reports.objections import lift_restriction, require_newer_consents
 from verification.reports.pricing import (
     PricedOrder,
     amount_too_low_reason,
@@ -105,6 +105,9 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     old_subject = report.subject
     _rewrite(report, order, priced.subject.id, at)
     _replace_consent(report, order, body, old_subject, at)
+    if report.restricted_at:
+        # It may name another subject, or a newer consent.
+        lift_restriction(Report.objects.get(pk=report.pk))
     if payment and not blocked_check_reason(report):
         notify(*payment_request(report, payment))
 

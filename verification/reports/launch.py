@@ -20,6 +20,7 @@ from verification.payments.models import Checkout, Payment, PaymentStatus
 from verification.providers.registry import ORDER_AGAIN
 from verification.reports.models import Report, ReportStatus, Subject
 from verification.reports.objections import (
+    lift_restriction,
     objected_since_consent,
     withdrew_from_monitoring,
 )
@@ -87,6 +88,7 @@ def launch_together(client: Client, report_ids: Collection[UUID]) -> list[Report
             raise NotLaunchable(report.status, reasons, consent_gap(report, results))
         if faults := find_launch_faults(report):
             raise InvalidRequest(faults)
+        lift_restriction(report)
     at = now()
     # Other payments keep the price that their payment link shows.
     _set_prices(client, [report for report in reports if not has_price(report)], at)

@@ -128,6 +128,14 @@ def objected_since_consent(report: Report) -> datetime | None:
     return None if given_at and given_at > objected_at else objected_at
 
 
+def lift_restriction(report: Report) -> None:
+    """End the restriction of a locked report that has a consent since the objection."""
+    if report.restricted_at is None or objected_since_consent(report):
+        return
+    report.restricted_at = None
+    Report.objects.filter(pk=report.pk).update(restricted_at=None)
+
+
 def withdrew_from_monitoring(report: Report) -> bool:
     """Return whether a rule made it whose subject withdrew, with no consent since.
 
