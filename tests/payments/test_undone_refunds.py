@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.core import mail
@@ -11,7 +12,7 @@ from django.utils.timezone import now
 
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
-from tests.world.clients import HOSTED, Api, person
+from tests.world.clients import ATTESTED, HOSTED, Api, person
 from tests.world.orders import CLEAR_PIN, REFUSED, SLOW
 from tests.world.payer import create_payer
 from tests.world.payments import candidate_item, open_page, poll_checkouts
@@ -45,8 +46,11 @@ from verification.payments.refunds import (
     unfinished_part,
 )
 from verification.payments.sandbox_provider import end_sandbox_checkout
+from verification.privacy.models import Origin
+from verification.privacy.objections import object_to_use
 from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
+from verification.values.local_time import utc_text
 
 pytestmark = pytest.mark.django_db
 # IDENTITY (50) and CRB_SCORE (150) fail, and KRA_PIN (50) succeeds.
@@ -184,6 +188,22 @@ def test_draft_is_refunded_when_its_subject_declines(api: Api):
     assert api.post(f"{report}/draft", {"consent": HOSTED}).status_code == 200
     assert api.report(str(checkout.report_id))["paymentState"]["status"] == "PENDING"
     assert later(0) == [("NOT_DONE", 250, "DONE")]
+
+
+def test_draft_is_refunded_when_its_subject_objects(api: Api):
+    made = api.create(candidate_item(draft=True))
+    settle_payment(open_page(made), None)
+    assert later() == []
+
+    object_to_use(UUID(made["id"]), Origin.SUBJECT, requested_by="subject")
+
+    assert later(0) == [("NOT_DONE", 250, "APPROVED")]
+    send_waiting_refunds()
+    edited = {"consent": {**ATTESTED, "obtainedAt": utc_text(now())}}
+    assert api.post(f"/reports/{made['id']}/draft", edited).status_code == 200
+    state = api.report(made["id"])["paymentState"]
+    assert state["status"] == "PENDING"
+    assert state["paymentUrl"]
 
 
 def test_draft_takes_no_payment_when_its_subject_declines(api: Api):

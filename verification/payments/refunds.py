@@ -486,7 +486,8 @@ def _with_ended_report(
 ) -> QuerySet[Checkout]:
     """Filter checkouts whose report ended by this time.
 
-    A cancelled report, and a draft whose subject refuses consent, end at once.
+    A cancelled report, and a draft whose subject refuses consent or objects, end at
+    once.
     """
     results = CheckResult.objects.filter(
         report=OuterRef("report"),
@@ -494,9 +495,9 @@ def _with_ended_report(
     )
     ended = Q(report__completed_at__lte=ended_by)
     cancelled = Q(report__status=ReportStatus.CANCELLED)
-    refused = Q(
-        report__status=ReportStatus.DRAFT, report__consent__status__in=REFUSED_STATUSES
-    )
+    refusal = Q(report__consent__status__in=REFUSED_STATUSES)
+    objection = Q(report__restricted_at__isnull=False)
+    refused = Q(refusal | objection, report__status=ReportStatus.DRAFT)
     payment = Payment.objects.filter(pk=OuterRef("payment_id"))
     return checkouts.filter(
         refused | Q(ended | cancelled, ~Exists(results)), Exists(payment)
