@@ -845,6 +845,28 @@ def test_pdf_says_what_has_become_of_the_decline(
     assert "Decided anew since: your application is approved." in text()
 
 
+@pytest.mark.parametrize(
+    ("language", "before", "after"),
+    [
+        ("en", "Sent by e-mail to w••••@kamau.test", "Sent by e-mail Notice"),
+        ("sw", "kwa barua pepe kwenda w••••@kamau.test", "kwa barua pepe Notisi"),
+    ],
+)
+def test_proof_of_an_erased_notice_names_no_address(
+    api: Api, officer: Officer, report_id: str, language: str, before: str, after: str
+):
+    def text() -> str:
+        notice = AdverseNotice.objects.get()
+        page = PdfReader(io.BytesIO(notice_pdf(notice, language, proof=True))).pages[-1]
+        return " ".join(page.extract_text().split())
+
+    decline(officer, report_id)
+    deliver()
+    assert before in text()
+    erase(api, report_id)
+    assert after in text()
+
+
 def test_pdf_offers_no_review_that_nobody_can_ask_for(
     api: Api, officer: Officer, report_id: str
 ):

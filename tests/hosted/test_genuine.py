@@ -3,6 +3,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.world.clients import Api, erase, person
+from tests.world.orders import create_report_with_status
 from verification import links
 from verification.reports.models import Report
 
@@ -60,6 +61,13 @@ def test_page_of_an_erased_report_gives_no_result_to_compare(
     assert "Overall result" not in page
     assert "No score" not in page
     assert "Details and result are erased here" in page
+
+
+def test_page_of_a_cancelled_report_says_that_it_ended(api: Api, client: Client):
+    made = create_report_with_status(api, "CANCELLED")
+    page = client.get(path_of(Report.objects.get(pk=made))).content.decode()
+    assert "Ended at" in page
+    assert "Completed at" not in page
 
 
 def test_page_warns_when_the_subject_objected(report: Report, client: Client):

@@ -158,7 +158,10 @@ def test_each_failure_has_words_in_kiswahili(code: str):
 
 def test_document_says_of_no_unmade_check_that_its_source_answered(api: Api):
     made = create_report_with_status(api, "CANCELLED")
-    assert "answered" not in " ".join(page_texts(api, made))
+    text = " ".join(page_texts(api, made))
+    assert "answered" not in text
+    assert "Completed" not in text
+    assert re.search(r"Ended \d", text)
     made = create_report_with_status(api, "FAILED")
     assert "answered" not in " ".join(page_texts(api, made))
 

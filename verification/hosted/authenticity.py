@@ -18,7 +18,7 @@ from verification.hosted.hosted_pages import (
     render_page,
 )
 from verification.privacy.certificates import published_keys
-from verification.reports.models import Report, RiskLevel
+from verification.reports.models import Report, ReportStatus, RiskLevel
 from workspaces.models import Environment
 
 LEVELS = {
@@ -46,6 +46,7 @@ def show_report(request: HttpRequest, report_id: UUID, token: str) -> HttpRespon
         "number": report.number,
         **client_context(report.workspace, report.environment),
         "initials": "" if report.subject is None else initials(report.subject_name),
+        "is_done": report.status not in {ReportStatus.CANCELLED, ReportStatus.FAILED},
         "results": report.results.select_related("definition").order_by("position"),
         "level": "" if report.erased_at else LEVELS[RiskLevel(report.risk_level)],
         "is_disputed": report.results.filter(disputed_at__isnull=False).exists(),
