@@ -17,6 +17,7 @@ from tests.world.decisions import (
     Officer,
     create_case,
     create_ready_report,
+    decide,
     demand_second,
 )
 from tests.world.member_messages import choose, messages_to, news_of
@@ -34,7 +35,7 @@ from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
 from verification.notifications.templates import write_email
 from workspaces import members
-from workspaces.models import Member, MessageChoice, MessageWindow, Role
+from workspaces.models import Member, MessageChoice, MessageWindow, Role, Scope
 
 pytestmark = pytest.mark.django_db
 
@@ -150,6 +151,19 @@ def test_proposal_is_told_to_all_but_its_maker(api, tester, clock):
 
     assert news_of(tester) == [("DECISION_WAITING", 1)]
     assert news_of(maker.member) == []
+
+
+def test_proposal_of_a_key_is_not_told_to_the_maker_of_the_key(api, tester, clock):
+    demand_second(api)
+    other = Officer(api).member
+    choose(other, "sandbox", DECISION_WAITING="NOW")
+    choose(tester, "sandbox", REPORT_READY="OFF")
+    key = Api(api.workspace, "sandbox", scopes=list(Scope), made_by=tester.user_id)
+    decide(key, create_ready_report(api))
+    clock.pass_by(minutes=2)
+
+    assert news_of(other) == [("DECISION_WAITING", 1)]
+    assert news_of(tester) == []
 
 
 def test_report_in_the_queue_is_told_until_somebody_takes_it(api, tester, clock):

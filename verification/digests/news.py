@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Least
+from django.db.models.functions import Coalesce, Least
 from django.urls import reverse
 
 from monitoring.models import Alert, Rule, RuleStatus
@@ -69,7 +69,9 @@ def _cases(period: Period) -> QuerySet[Any]:
 
 def _proposals(period: Period) -> QuerySet[Any]:
     waiting = Decision.objects.filter(state=DecisionState.PENDING)
-    return waiting.filter(**period.of("created_at"))
+    # A key counts as its maker, who cannot confirm its proposals.
+    by = Coalesce("made_by_user", "key_made_by_user")
+    return waiting.filter(**period.of("created_at")).annotate(maker=by)
 
 
 def _undelivered(period: Period) -> QuerySet[Any]:
@@ -126,7 +128,7 @@ SOURCES: dict[MemberMessage, list[Source]] = {
             _proposals,
             "queue",
             "created_at",
-            "made_by_user",
+            "maker",
             **_REPORT,
             row_id="report",
         ),
