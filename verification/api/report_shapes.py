@@ -413,7 +413,8 @@ class ReportBody(Shape):
     completed_at: Timestamp | None
     restricted_at: Timestamp | None = None
     """When the subject objected: since then the results are not reused and no
-    monitoring runs."""
+    monitoring runs. Null again once the subject of a draft, or of a report that waits
+    for consent, has consented after that."""
     erased_at: Timestamp | None = None
     """When the personal data was erased; the skeleton of the report stays."""
     erasure_id: UUID | None = None
