@@ -14,7 +14,6 @@ from xml.sax.saxutils import escape
 
 import pytest
 from django.test import override_settings
-from environs import Env
 
 from verification.settings import STORAGES
 from verification.settings.connections import document_storage
@@ -142,6 +141,6 @@ def in_bucket(
         "DOCUMENTS_S3_SECRET_KEY": "of no worth",
     }.items():
         monkeypatch.setenv(name, value)
-    kept = {**STORAGES, "documents": document_storage(Env(), tmp_path)}
+    kept = {**STORAGES, "documents": document_storage(tmp_path)}
     with override_settings(STORAGES=kept):
         yield bucket
