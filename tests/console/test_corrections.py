@@ -14,10 +14,13 @@ from tests.world.corrections import (
     reviewer,
 )
 from tests.world.subject import visible_text
-from verification.backoffice.models import AuditEvent
+from verification.backoffice.audit import Actor
+from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.models import CheckResult
+from verification.console.timeline import timeline_of
 from verification.files.inspection import InspectedFile
 from verification.files.uploads import UploadedFile
+from verification.golive.applications import ActingUser
 from verification.notifications.models import Notification
 from verification.privacy.corrections import (
     notify_reviewers,
@@ -59,6 +62,19 @@ def test_owner_corrects_a_finding(owner: ConsoleVisitor, api: Api, correction):
     actions = AuditEvent.objects.filter(action__startswith="correction.")
     done = ["taken", "rerun", "opened", "corrected"]
     assert [a.action.partition(".")[2] for a in actions.order_by("id")] == done
+
+
+def test_timeline_names_the_member_who_decided(owner, correction):
+    user = owner.member.user
+    user.username, user.email = "0199c0ffee", "grace@acacia.test"
+    user.save()
+    take(correction.pk, ActingUser(user, Actor(ActorKind.MEMBER, user.username)))
+
+    decide(owner, correction, "CONFIRMED")
+
+    newest = timeline_of(correction.report)[0]
+    assert str(newest.text) == "The finding stays as it is"
+    assert newest.by == "grace@acacia.test"
 
 
 def test_member_is_told_when_the_rerun_has_ended(owner, api: Api, correction):

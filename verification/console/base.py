@@ -23,7 +23,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import (
     Http404,
     HttpRequest,
@@ -470,13 +470,18 @@ def deciders_of(workspace: Workspace) -> QuerySet[Member]:
 def names_of_actors(workspace_id: UUID, actors: Iterable[str]) -> dict[str, str]:
     """Return the names of members and keys by their actors.
 
-    Such as "member 0199…" of a present member, and "key vrf_test_012…Ubx".
+    Such as "member 0199…" of a present member, and "key vrf_test_012…Ubx". Reviews of
+    corrections name the user of a member.
     """
     actors = [*actors]
-    ids = [read_id(actor.removeprefix(MEMBER)) for actor in actors]
-    members = Member.objects.filter(workspace=workspace_id, pk__in=filter(None, ids))
+    called = [a.removeprefix(MEMBER) for a in actors if a.startswith(MEMBER)]
+    ids = [known for one in called if (known := read_id(one))]
+    is_one = Q(pk__in=ids) | Q(user__username__in=called)
+    members = Member.objects.filter(is_one, workspace=workspace_id)
     names = {
-        f"{MEMBER}{one.pk}": member_name(one) for one in members.select_related("user")
+        f"{MEMBER}{known}": member_name(one)
+        for one in members.select_related("user")
+        for known in (one.pk, one.user.username)
     }
     if ends := [actor[-4:] for actor in actors if actor.startswith(KEY)]:
         keys = ApiKey.objects.filter(workspace=workspace_id, last_characters__in=ends)
