@@ -17,7 +17,7 @@ from tests.world.subject import visible_text
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.models import CheckResult
-from verification.console.timeline import timeline_of
+from verification.console.reports import timeline_of
 from verification.files.inspection import InspectedFile
 from verification.files.uploads import UploadedFile
 from verification.golive.applications import ActingUser

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from cryptography.exceptions import InvalidTag
 from django.core.exceptions import ImproperlyConfigured
-from environs import Env
 
 from tests.fakes.buckets import bucket as bucket
 from tests.fakes.buckets import in_bucket as in_bucket
@@ -149,10 +148,10 @@ def test_invalid_scanner_address_is_refused(monkeypatch: Any, text: str):
     monkeypatch.setenv("CLAMAV", text)
 
     with pytest.raises(ImproperlyConfigured, match="host:port"):
-        scanner_address(Env())
+        scanner_address()
 
 
 def test_scanner_address_may_be_ipv6(monkeypatch: Any):
     monkeypatch.setenv("CLAMAV", "[::1]:3310")
 
-    assert scanner_address(Env()) == ("::1", 3310)
+    assert scanner_address() == ("::1", 3310)
