@@ -34,6 +34,10 @@ def main() -> None:
             print(f"not known ({e})")  # noqa: T201
             return
         sys.exit(str(e))
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)  # noqa: T201
+        # As a shell says of a program that SIGINT ended.
+        sys.exit(130)
     except EnvError as e:
         sys.exit(f"{e} docs/operator/configuration.md says what it may be.")
     except OperationalError as e:

@@ -3,11 +3,15 @@
 import hashlib
 import json
 import os
+import select
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.files.storage import FileSystemStorage
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
@@ -30,6 +34,12 @@ CONTENT = b"the content of a sealed document"
 SHIM = """#!/bin/sh
 echo "$@" "password in the environment: $PGPASSWORD" >> {log}
 exec {program} "$@"
+"""
+# It tells its number, and never ends by itself.
+ENDLESS = """#!/bin/sh
+[ "$1" = --version ] && exec echo "pg_dump (PostgreSQL) 99.0"
+echo $$ > {begun}
+exec sleep infinity
 """
 
 
@@ -338,3 +348,43 @@ def test_interrupted_restore_leaves_no_half_of_a_document(
     (kept,) = (tmp_path / "documents").iterdir()
     assert kept.name == "one"
     assert kept.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_interrupted_backup_takes_its_program_with_it(
+    sent: signal.Signals, code: int, url: str, tmp_path: Path
+):
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    program = tmp_path / "pg_dump"
+    program.write_text(ENDLESS.format(begun=begun))
+    program.chmod(0o700)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    backup = subprocess.Popen(
+        [sys.executable, "manage.py", "backup", str(tmp_path / "backups")],
+        cwd=settings.BASE_DIR,
+        env=os.environ | {"DATABASE_URL": url, "PATH": path},
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell lets what it starts in the background ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    told = os.open(begun, os.O_RDWR)
+    try:
+        assert select.select([told], [], [], 60)[0]
+        dumping = int(os.read(told, 20))
+        ended = os.pidfd_open(dumping)
+        backup.send_signal(sent)
+        has_ended = select.select([ended], [], [], 10)[0]
+        os.close(ended)
+        if not has_ended:
+            os.kill(dumping, signal.SIGKILL)
+    finally:
+        os.close(told)
+        _, said = backup.communicate(timeout=30)
+
+    assert has_ended
+    assert backup.returncode == code
+    assert said == ("Interrupted.\n" if sent == signal.SIGINT else "")

@@ -48,6 +48,7 @@ from verification.db.encryption import (
     sealed_fields,
     unseal,
 )
+from verification.jobs.processes import parent_death_hook
 from verification.values.clock import now
 from verification.web.log import error_name
 
@@ -533,6 +534,8 @@ def _run(db: psycopg.Connection[Any], program: str, *arguments: str) -> None:
         capture_output=True,
         text=True,
         check=False,
+        # It would write on, and keep its database from being dropped.
+        preexec_fn=parent_death_hook(),
     )
     if done.returncode:
         # The first error is the cause of the others.
