@@ -122,6 +122,8 @@ def test_old_tab_cannot_undo_a_decision(ask):
 
     assert late["Location"] == visitor.page
     assert records(visitor) == ["DECLINED"]
+    assert "See the details about you" in visitor.text()
+    assert "See what was found" not in visitor.text()
 
 
 def test_wrong_person_declines_without_a_challenge(api, ask):
@@ -162,6 +164,9 @@ def test_grant_after_the_report_was_cancelled_changes_nothing(api, ask):
     page = visitor.get()
     assert page.status_code == 410
     assert b"has cancelled its request" in page.content
+    # Nothing was checked, so that nothing was found.
+    assert b"See the details about you" in page.content
+    assert b"See what was found" not in page.content
 
 
 BORN_2013 = {"day": "27", "month": "3", "year": "2013"}
