@@ -64,9 +64,9 @@ def test_event_pays_the_report(taker: CheckoutServer, live_api: Api):
     assert (report["status"], report["paymentState"]["status"]) == ("RUNNING", "PAID")
 
 
-def test_answer_to_an_event_is_empty(taker: CheckoutServer, live_api: Api):
-    create_checkout_paid_at_provider(taker, live_api)
-    body, headers = taker.signed(taker.events[-1])
+def test_answer_to_an_event_is_empty(stripe_taker: FakeStripe, live_api: Api):
+    create_checkout_paid_at_provider(stripe_taker, live_api)
+    body, headers = stripe_taker.signed(stripe_taker.events[-1])
 
     answer = post_event(
         body, {**headers, "X-Request-Id": "theirs-1", "Accept": "text/html"}
@@ -79,13 +79,15 @@ def test_answer_to_an_event_is_empty(taker: CheckoutServer, live_api: Api):
     assert "RateLimit" not in answer
 
 
-def test_event_is_sealed_and_marks_nothing_paid(taker: CheckoutServer, live_api: Api):
-    checkout = create_checkout_paid_at_provider(taker, live_api)
-    send_event(taker)
+def test_event_is_sealed_and_marks_nothing_paid(
+    stripe_taker: FakeStripe, live_api: Api
+):
+    checkout = create_checkout_paid_at_provider(stripe_taker, live_api)
+    send_event(stripe_taker)
 
     (event,) = PaymentEvent.objects.all()
     assert event.checkout == checkout
-    assert json.loads(event.body) == taker.events[-1]
+    assert json.loads(event.body) == stripe_taker.events[-1]
     checkout.refresh_from_db()
     assert checkout.status == "OPEN"
 
@@ -136,17 +138,17 @@ def test_event_of_an_unknown_type_is_received(
 
 
 def test_provider_repeats_an_event_that_cannot_be_stored(
-    taker: CheckoutServer, live_api: Api, monkeypatch: Any
+    stripe_taker: FakeStripe, live_api: Api, monkeypatch: Any
 ):
-    checkout = create_checkout_paid_at_provider(taker, live_api)
+    checkout = create_checkout_paid_at_provider(stripe_taker, live_api)
     monkeypatch.setattr(provider_events, "poll_now", lambda pk: 1 / 0)
-    body, headers = taker.signed(taker.events[-1])
+    body, headers = stripe_taker.signed(stripe_taker.events[-1])
 
     assert_refused(post_event(body, headers), 500, "internal-error")
 
     assert not PaymentEvent.objects.exists()
     monkeypatch.undo()
-    send_event(taker)
+    send_event(stripe_taker)
     poll_due_checkouts()
     checkout.refresh_from_db()
     assert checkout.is_counted
@@ -170,14 +172,14 @@ def test_dispute_raises_a_review_flag(taker: CheckoutServer, live_api: Api):
     assert PaymentEvent.objects.get().checkout == checkout
 
 
-def test_dispute_keeps_other_review_flags(taker: CheckoutServer, live_api: Api):
+def test_dispute_keeps_other_review_flags(stripe_taker: FakeStripe, live_api: Api):
     checkout = open_page(live_api.create(candidate_item()))
-    taker.currency = "usd" if checkout.session else "USD"
-    taker.pay(checkout.reference)
+    stripe_taker.currency = "usd"
+    stripe_taker.pay(checkout.reference)
     poll_checkouts(checkout)
-    taker.dispute(checkout.reference)
+    stripe_taker.dispute(checkout.reference)
 
-    send_event(taker)
+    send_event(stripe_taker)
 
     checkout.refresh_from_db()
     assert checkout.review_flags == [ReviewFlag.OTHER_CURRENCY, ReviewFlag.DISPUTED]
@@ -235,25 +237,25 @@ def test_event_of_a_refund_polls_the_provider(taker: CheckoutServer, live_api: A
     assert refund.status == "DONE"
 
 
-def test_event_costs_few_statements(taker: CheckoutServer, live_api: Api):
-    create_checkout_paid_at_provider(taker, live_api)
+def test_event_costs_few_statements(stripe_taker: FakeStripe, live_api: Api):
+    create_checkout_paid_at_provider(stripe_taker, live_api)
 
     with CaptureQueriesContext(connection) as first:
-        send_event(taker)
+        send_event(stripe_taker)
     with CaptureQueriesContext(connection) as repeated:
-        send_event(taker)
+        send_event(stripe_taker)
 
     assert len(first) <= 12, [query["sql"][:80] for query in first]
     assert len(repeated) <= 5
 
 
-def test_each_event_causes_a_poll_of_its_own(taker: CheckoutServer, live_api: Api):
-    create_checkout_paid_at_provider(taker, live_api)
+def test_each_event_causes_a_poll_of_its_own(stripe_taker: FakeStripe, live_api: Api):
+    create_checkout_paid_at_provider(stripe_taker, live_api)
     looks = Job.objects.filter(function=JobName.POLL_DUE_CHECKOUTS)
     schedule_job(JobName.POLL_DUE_CHECKOUTS)
     before = looks.count()
 
-    send_event(taker)
+    send_event(stripe_taker)
 
     # A job that waits already may start before this event is committed.
     assert looks.count() == before + 1

@@ -12,8 +12,10 @@ from verification.jobs.processes import trim_memory
 
 pytestmark = pytest.mark.slow
 
-JOBS = "import django;django.setup();from verification.jobs.cluster import *;preload()"
+START = "import django;django.setup()"
+JOBS = f"{START};from verification.jobs.cluster import *;preload()"
 BACK_OFFICE = "verification.payments.admin"
+PACKAGES = {BACK_OFFICE, "unfold.admin", "redis"}
 
 RUN = """
 import os,sys,django
@@ -27,11 +29,11 @@ assert len(os.listdir("/proc/self/task")) == 1"""
 MB = 10**6
 
 
-def loaded(code: str, *packages: str, **variables: str) -> set[str]:
-    """Return which of the packages a new process has loaded after this code."""
-    code += f";import sys;print(*({set(packages)!r} & sys.modules.keys()), sep='\\n')"
+def loaded(*steps: str, **variables: str) -> list[set[str]]:
+    """Return which of PACKAGES a new process has loaded after each of these steps."""
+    show = f"\nimport sys;print(*({PACKAGES} & sys.modules.keys()))\n"
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", "".join(step + show for step in steps)],
         cwd=settings.BASE_DIR,
         env=os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"} | variables,
         capture_output=True,
@@ -39,36 +41,40 @@ def loaded(code: str, *packages: str, **variables: str) -> set[str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    return [set(line.split()) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("command", ["run", "jobs"])
-def test_job_cluster_has_one_thread_and_no_back_office(command):
-    assert not loaded(RUN.format(command), BACK_OFFICE, "unfold.admin")
+def test_job_cluster_has_one_thread_and_no_back_office():
+    (cluster,) = loaded(RUN.format("jobs"))
+
+    assert cluster <= {"redis"}
 
 
-def test_web_server_of_run_has_the_back_office():
-    forked = "\nimport verification.asgi"
-    assert loaded(RUN.format("run") + forked, BACK_OFFICE)
+def test_web_server_of_run_has_the_back_office_and_its_job_cluster_has_not():
+    cluster, forked = loaded(RUN.format("run"), "import verification.asgi")
 
-
-def test_web_server_reads_no_source_code_of_answers_at_start():
-    """For what the schema of the API says of their fields; it has few of queries."""
-    read = "[f for f in linecache.cache if f.endswith('report_shapes.py')]"
-    loaded(f"import verification.asgi,linecache;assert not {read}")
-
-
-def test_job_cluster_loads_no_back_office_and_no_redis():
-    assert not loaded(JOBS, BACK_OFFICE, "unfold.admin", "redis", JOB_CLUSTER="here")
-
-
-def test_job_finds_the_pages_of_the_back_office():
-    find = ";from django.urls import reverse;reverse('admin:index')"
-    assert loaded(JOBS + find, BACK_OFFICE, JOB_CLUSTER="here")
+    assert cluster <= {"redis"}
+    assert BACK_OFFICE in forked
 
 
 def test_other_processes_load_the_back_office_at_start():
-    assert loaded("import django;django.setup()", BACK_OFFICE)
+    """A web server reads no source code for what the API's schema says of fields.
+
+    It reads some for what the schema says of queries.
+    """
+    read = "[f for f in linecache.cache if f.endswith('report_shapes.py')]"
+    asgi = f"import verification.asgi,linecache;assert not {read}"
+    started, _ = loaded(START, asgi)
+
+    assert BACK_OFFICE in started
+
+
+def test_job_cluster_loads_no_redis_and_the_back_office_when_a_job_needs_it():
+    find = "from django.urls import reverse;reverse('admin:index')"
+    cluster, job = loaded(JOBS, find, JOB_CLUSTER="here")
+
+    assert cluster == set()
+    assert BACK_OFFICE in job
 
 
 def test_trim_memory_returns_freed_memory():
