@@ -188,6 +188,19 @@ def test_readyz_says_that_the_role_is_refused(without_rights: str, client: Clien
     assert (answer.status_code, answer.json()["database"]) == (503, "refuses the role")
 
 
+def test_readyz_says_that_the_role_lacks_a_right_to_one_table(
+    role: None, client: Client
+):
+    call_command("grant_rights", ROLE)
+    with connection.cursor() as cursor:
+        cursor.execute(f'REVOKE ALL ON payments_checkout FROM "{ROLE}"')
+    become(ROLE)
+
+    answer = client.get("/readyz")
+
+    assert (answer.status_code, answer.json()["database"]) == (503, "refuses the role")
+
+
 def test_check_says_that_the_role_has_no_rights(without_rights: str):
     (found,) = list(check_keys())
 

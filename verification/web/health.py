@@ -8,6 +8,7 @@ from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from psycopg.errors import InsufficientPrivilege
 
 from verification.db import startup
 from verification.db.base import is_disk_full
@@ -109,7 +110,10 @@ def read_readiness(request: HttpRequest) -> tuple[dict[str, str], float | None]:
 
 
 def _away(e: DatabaseError) -> dict[str, str]:
-    if isinstance(e, startup.RightsMissing):
+    # A session that is older than the loss of a right meets it at a table.
+    if isinstance(e, startup.RightsMissing) or isinstance(
+        e.__cause__, InsufficientPrivilege
+    ):
         return _unknown("refuses the role")
     if is_disk_full(e):
         return _unknown("disk full")
