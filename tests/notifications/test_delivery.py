@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from django.core import mail
+from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils.timezone import now
@@ -424,3 +425,20 @@ def test_database_refuses_contradictory_rows():
     ]:
         with pytest.raises(IntegrityError), transaction.atomic():
             Notification.objects.update(**wrong)
+
+
+def test_mail_for_a_try_names_a_server_that_is_away(settings):
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
+
+    with pytest.raises(CommandError, match=r"^127.0.0.1:1 took no e-mail: .*refused"):
+        call_command("sendtestemail", ADDRESS)
+
+
+def test_mail_for_a_try_tells_the_answer_of_the_server(mail_server: MailServer, capsys):
+    call_command("sendtestemail", ADDRESS)
+    mail_server.refuses[ADDRESS] = 550
+
+    with pytest.raises(CommandError, match=r"took no e-mail: .*\(550"):
+        call_command("sendtestemail", ADDRESS)
+    assert capsys.readouterr().out == "The mail server took the e-mail.\n"
