@@ -128,6 +128,15 @@ def test_subject_gets_no_reminder_after_a_decision(api: Api):
     assert sent() == []
 
 
+def test_subject_gets_no_reminder_after_an_objection(api: Api):
+    consent = create_hosted_consent(api)
+    sent()
+    api.post(f"/reports/{consent.report_id}/objection")
+    Consent.objects.update(link_made_at=now() - timedelta(days=13))
+    remind_subjects()
+    assert sent() == []
+
+
 def test_subject_gets_a_receipt_with_the_document(api: Api):
     consent = create_hosted_consent(api)
     sent()

@@ -171,7 +171,8 @@ class ConsentLinks(ClientLinks[Consent]):
     def reminder(self, report: Report, row: Consent) -> list[OutgoingMessage] | None:
         if row.status != ConsentStatus.PENDING:
             return None
-        needs_answer = report.status in REMINDABLE_STATUSES
+        # A subject who objected since may still agree, and is not pressed.
+        needs_answer = report.status in REMINDABLE_STATUSES and not report.restricted_at
         return consent_reminder(report, row) if needs_answer else []
 
     def close(self, report: Report, row: Consent, at: datetime) -> None:
