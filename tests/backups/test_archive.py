@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core.files.storage import FileSystemStorage
-from django.db import connection
+from django.core.management import call_command
+from django.db import OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
@@ -27,7 +28,7 @@ from verification.backups.archive import (
     restore_documents,
     write_backup,
 )
-from verification.db import embedded
+from verification.db import embedded, startup
 
 CONTENT = b"the content of a sealed document"
 # It notes how it was called, and does what it should.
@@ -348,6 +349,19 @@ def test_interrupted_restore_leaves_no_half_of_a_document(
     (kept,) = (tmp_path / "documents").iterdir()
     assert kept.name == "one"
     assert kept.read_bytes() == CONTENT
+
+
+def test_restore_into_a_missing_database_is_refused_with_advice(
+    url: str, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DATABASE_URL", url)
+    made = write_backup(tmp_path / "backups")
+    settings.DATABASE_DIRECT_URL = database_url("postgres", "missing")
+
+    with pytest.raises(OperationalError) as refused:
+        call_command("restore", made)
+
+    assert "create that database" in startup.explain_error(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -281,9 +281,13 @@ def restore_backup(folder: Path, manifest: Manifest) -> list[str]:
     """Restore database and documents; return the documents that differ and stay.
 
     Raises BackupError if the database is not empty. A restore that was interrupted
-    leaves such a database: drop it, create it again and start over.
+    leaves such a database: drop it, create it again and start over. Raises Django's
+    OperationalError if the database cannot be used.
     """
-    with psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as db:
+    with (
+        connection.wrap_database_errors,
+        psycopg.connect(settings.DATABASE_DIRECT_URL, autocommit=True) as db,
+    ):
         if tables := db.execute(TABLES).fetchall():
             raise BackupError(
                 f"The database is not empty: it has the table {tables[0][0]}. Restore "
