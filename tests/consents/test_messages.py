@@ -38,6 +38,11 @@ def sent() -> list[Any]:
     return list(mail.outbox)
 
 
+def let_half_the_time_pass() -> None:
+    at, days = now(), timedelta(days=7)
+    Consent.objects.update(link_made_at=at - days, expires_at=at + days)
+
+
 def url(api: Api, consent: Consent) -> str:
     path = f"/reports/{consent.report_id}/consent/state"
     return api.get(path).json()["consentUrl"]
@@ -111,9 +116,7 @@ def test_silent_subject_is_reminded_once_at_half_time(api: Api):
     )
     remind_subjects()
     assert sent() == []
-    Consent.objects.update(
-        link_made_at=now() - timedelta(days=7), expires_at=now() + timedelta(days=7)
-    )
+    let_half_the_time_pass()
     remind_subjects()
     remind_subjects()
     (message,) = sent()
@@ -123,7 +126,7 @@ def test_silent_subject_is_reminded_once_at_half_time(api: Api):
 def test_subject_gets_no_reminder_after_a_decision(api: Api):
     grant(create_hosted_consent(api).pk, 1, EVIDENCE)
     sent()
-    Consent.objects.update(link_made_at=now() - timedelta(days=13))
+    let_half_the_time_pass()
     remind_subjects()
     assert sent() == []
 
@@ -132,7 +135,7 @@ def test_subject_gets_no_reminder_after_an_objection(api: Api):
     consent = create_hosted_consent(api)
     sent()
     api.post(f"/reports/{consent.report_id}/objection")
-    Consent.objects.update(link_made_at=now() - timedelta(days=13))
+    let_half_the_time_pass()
     remind_subjects()
     assert sent() == []
 
