@@ -102,7 +102,7 @@ def test_page_without_a_brand_has_no_trace_of_one(ask):
     html = ask().enter().content.decode()
 
     assert "/brand/" not in html
-    assert "face" not in html
+    assert 'class="face"' not in html
 
 
 def test_whole_page_with_the_heaviest_logo_is_small(api, ask):
