@@ -170,6 +170,17 @@ def test_advice_matches_the_error_of_the_server(said, advice, monkeypatch):
     assert advice in startup.explain_error(OperationalError(said))
 
 
+def test_advice_to_a_command_on_a_standby_names_the_primary_server(db, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://x/y")
+    with connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION READ ONLY")
+
+    with pytest.raises(OperationalError) as refused:
+        Heartbeat.objects.create(cluster="web", beat_at=now())
+
+    assert "name the primary server" in startup.explain_error(refused.value)
+
+
 def web_server_refusal(folder: Path, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "verification.web.server"],

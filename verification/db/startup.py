@@ -40,6 +40,7 @@ ADVICE = {
         "correct its user and password"
     ),
     TRANSIENT: "try again in a minute",
+    "read-only transaction": "name the primary server, which takes writes",
     "resolve host|translate host name": "correct its host",
     "refused|timeout|timed out|No such file|unreachable": (
         "start the server, or correct its host and port"
@@ -70,7 +71,10 @@ def explain_error(error: OperationalError, name: str = "") -> str:
     """
     if isinstance(error, DatabaseRefused):
         return str(error)
-    if getattr(error.__cause__, "sqlstate", None) is not None:
+    cause = error.__cause__
+    # A standby takes connections and no writes.
+    is_read_only = isinstance(cause, psycopg.errors.ReadOnlySqlTransaction)
+    if getattr(cause, "sqlstate", None) is not None and not is_read_only:
         return ""
     text = str(error)
     said = re.search(r"FATAL: +(.*)", text) or re.search(r"(?:failed: )?(.+)", text)
