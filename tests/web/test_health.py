@@ -174,6 +174,17 @@ def test_service_is_not_ready_without_a_database(
     assert (status, body["database"]) == (503, "away")
 
 
+@pytest.mark.django_db
+def test_service_is_not_ready_on_a_database_that_takes_no_writes(client: Client):
+    record_heartbeat(0)
+    with connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION READ ONLY")
+
+    status, body = get_readyz(client)
+
+    assert (status, body["database"]) == (503, "read only")
+
+
 class FullServer(socketserver.StreamRequestHandler):
     """Refuses a session as PostgreSQL does that cannot write the session's file."""
 

@@ -29,7 +29,8 @@ _is_migrated = False
 # Writes a temporary file of half a megabyte on the disk of the database, which fails if
 # that is full. Reading goes on then, and so do updates that find room in their page.
 WRITE_FILE = """
-SELECT count(*) FROM set_config('work_mem', '64kB', true) AS memory,
+SELECT count(*), current_setting('transaction_read_only') = 'on'
+FROM set_config('work_mem', '64kB', true) AS memory,
     generate_series(1, 20000 + 0 * length(memory))
 """
 
@@ -132,11 +133,13 @@ def _writes() -> str:
     try:
         with connection.cursor() as cursor:
             cursor.execute(WRITE_FILE)
+            _, is_read_only = cursor.fetchone()
     except OperationalError as e:
         if is_disk_full(e):
             return "disk full"
         raise
-    return "ok"
+    # As a standby is, which a former primary server becomes
+    return "read only" if is_read_only else "ok"
 
 
 def _migrations() -> str:
