@@ -18,11 +18,12 @@ from django.conf import settings
 from tests.service.conftest import Client
 from tests.world.clients import person
 from tests.world.commands import run_command
-from tests.world.service import Service
+from tests.world.database import drop_database
+from tests.world.service import DATABASE, Service
 from tests.world.waiting import until
 
 pytestmark = pytest.mark.slow
-RESTORED = "live_restored"
+RESTORED = f"{DATABASE}_restored"
 BACKUPS = "SELECT count(*) FROM backups_backup"
 HOLD = """
 INSERT INTO privacy_hold
@@ -71,13 +72,14 @@ def run(
 
 @pytest.fixture
 def elsewhere(service: Service) -> Iterator[Elsewhere]:
+    # A killed run may have left it.
+    drop_database(RESTORED)
     with service.connect() as server:
         server.execute(f"CREATE DATABASE {RESTORED}")
     elsewhere = Elsewhere(service)
     yield elsewhere
     shutil.rmtree(elsewhere.documents, ignore_errors=True)
-    with service.connect() as server:
-        server.execute(f"DROP DATABASE {RESTORED} WITH (FORCE)")
+    drop_database(RESTORED)
 
 
 @pytest.fixture(scope="module")

@@ -85,10 +85,12 @@ class Network:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for machine in self._machines:
-            machine.close()
-        _enter_namespace(self._outside)
-        os.close(self._outside)
+        try:
+            for machine in self._machines:
+                machine.close()
+        finally:
+            _enter_namespace(self._outside)
+            os.close(self._outside)
         _ip("netns", "del", self._name)
 
     def add(self) -> "Machine":
