@@ -9,8 +9,8 @@
 `Host` is a machine with web server and jobs, `DatabaseServer` one with PostgreSQL. The
 test itself is at `network.address`. All of it needs root and the command `ip`.
 
-The bridge is in a network namespace of its own, which the test's thread enters, because
-browsers of other tests break off what they load when a network beside them changes.
+The test's thread enters a network namespace of its own, which has the bridge: browsers
+of other tests break off their loads when a network beside them changes.
 Until the network ends, the thread reaches the tests' own server by Unix sockets alone.
 """
 
@@ -274,7 +274,7 @@ def database_folder(parent: Path, name: str) -> Path:
 
 
 def _enter_namespace(descriptor: int) -> None:
-    """Move this thread, and what it starts from now on, to a network namespace."""
+    """Move this thread, and its later children, to a network namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(descriptor, CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "setns")

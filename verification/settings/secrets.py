@@ -131,14 +131,14 @@ def optional_secret(name: str) -> str:
         if is_liveness_probe() and name in KEYS:
             return ""
         value = _from_command(name, value)
-    # It has signed with all of these characters until now.
+    # SECRET_KEY has signed with all of its characters until now.
     elif name != "SECRET_KEY":
         value = value.strip()
     return _require_text(given[0], value)
 
 
 def _require_text(variable: str, value: str) -> str:
-    """Return the secret. Raises ImproperlyConfigured if no key can look like it.
+    """Return the secret. Raises ImproperlyConfigured if it is blank or not printable.
 
     Editors of other systems begin a file with an invisible mark, which no source takes.
     """
@@ -206,7 +206,7 @@ def _from_command(name: str, command: str) -> str:
     """Return what the command prints. The log gets its standard error."""
     value, failure = _run(command)
     if failure:
-        # As for a file, the cause tells `jobs --alive` that it may have worked before.
+        # The cause tells `jobs --alive` that the command may have worked before.
         cause = ChildProcessError(failure)
         raise ImproperlyConfigured(f"{name}_COMMAND {failure}.") from cause
     return value

@@ -36,7 +36,7 @@ from workspaces.models import NamesInLists
 register = template.Library()
 # The words of a flag, which its message may not be: that may name the subject.
 register.filter("flag_name", flag_name)
-# As inline SVG, because the policy forbids data: images
+# The policy forbids data: images, so the code is inline SVG.
 register.filter("qr", qr_code)
 
 # Lucide's drawings: https://lucide.dev
