@@ -150,6 +150,28 @@ def test_other_amount_currency_or_transaction_raises_a_flag(
     assert review_flags() == ["BOOKS_DIFFER"]
 
 
+def test_days_since_a_backup_are_compared_up_to_today(paystack_api, paystack):
+    checkout = open_page(paystack_api.create(candidate_item()))
+    paystack.pay(checkout.reference)
+    refunded = create_paid_checkout(paystack_api, paystack)
+    refund = create_refund(refunded, 100)
+    send_waiting_refunds()
+    paystack.settle_refunds()
+    send_waiting_refunds()
+    paystack.refunds[0].status = "failed"
+    # This is among the days, and among those that are compared 7 days later.
+    Refund.objects.update(ended_at=now() - timedelta(days=8))
+    out, backup = io.StringIO(), now() - timedelta(days=9)
+
+    with pytest.raises(CommandError, match="The books have 2 differences"):
+        call_command("reconcile_payments", "--from", f"{backup:%Y-%m-%d}", stdout=out)
+
+    assert out.getvalue().splitlines() == [
+        f"paystack {checkout.pk} is paid there and OPEN here",
+        f"paystack {refunded.pk} refund {refund.pk} is DONE here and FAILED there",
+    ]
+
+
 def test_payment_listed_on_the_day_before_agrees(paystack_api, paystack):
     checkout = create_paid_checkout(paystack_api, paystack)
     transaction = paystack.transactions[checkout.reference]

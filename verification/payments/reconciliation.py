@@ -167,8 +167,7 @@ def _differences(
             checkout = ours.get(paid.reference)
             yield from _compare_payment(provider, paid, checkout, listed)
     yield from _compare_unlisted(provider, start, end, listed)
-    for later in REFUND_CHECK_DELAYS:
-        yield from _compare_refunds(provider, start - later, end - later)
+    yield from _compare_refunds(provider, start, end)
     for found in provider.refunds_between(start, end):
         beat()
         yield from _compare_provider_refund(provider, found)
@@ -253,11 +252,13 @@ def _compare_unlisted(
 def _compare_refunds(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
+    times = Q()
+    for later in REFUND_CHECK_DELAYS:
+        times |= Q(ended_at__gte=start - later, ended_at__lt=end - later)
     ended = Refund.objects.filter(
+        times,
         status__in=[RefundStatus.DONE, RefundStatus.FAILED],
         checkout__provider=provider.name,
-        ended_at__gte=start,
-        ended_at__lt=end,
     )
     for refund in ended.select_related("checkout").order_by("id"):
         beat()

@@ -19,20 +19,19 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        yesterday = now().astimezone(UTC).date() - timedelta(days=1)
+        parser.add_argument("--from", type=_day, help="first day, in UTC (yesterday)")
         parser.add_argument(
-            "--from",
-            type=_day,
-            default=yesterday,
-            help="first day, in UTC (yesterday)",
+            "--to", type=_day, help="last day (today; without --from, yesterday)"
         )
-        parser.add_argument("--to", type=_day, help="last day (the same as the first)")
         parser.add_argument("--provider", help="only this provider (all configured)")
         parser.add_argument("--dry-run", action="store_true", help="change nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        first: date = options["from"]
-        last: date = options["to"] or first
+        today = now().astimezone(UTC).date()
+        yesterday = today - timedelta(days=1)
+        first: date = options["from"] or yesterday
+        # After a restore, the books since the day of the backup are wanted.
+        last: date = options["to"] or (today if options["from"] else yesterday)
         if last < first:
             raise CommandError("--to is before --from.")
         known = {provider.name: provider for provider in providers()}
