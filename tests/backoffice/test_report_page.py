@@ -10,6 +10,7 @@ from tests.world.payments import open_page as opened_checkout
 from tests.world.refunds import create_paid_checkout
 from tests.world.staff import change_url, log_in, read_page, reveal
 from verification.backoffice.models import AuditEvent
+from verification.backoffice.widgets import NOT_OFFERED
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
 from verification.payments.models import Checkout, Payment
@@ -52,6 +53,16 @@ def test_cancel_needs_a_reason(api, superuser):
     assert report.status_changes.last().actor == "staff admin"
     assert audited("report.cancelled").reason == "Wrong person"
     assert audited("report.cancelled").workspace_id == report.workspace_id
+
+
+def test_second_press_says_that_nothing_was_done(api, superuser):
+    report = create_waiting_report(api)
+    act(superuser, "cancel", report, reason="Wrong person")
+
+    again = act(superuser, "cancel", report, reason="Wrong person")
+
+    assert NOT_OFFERED in again
+    assert audited("report.cancelled")
 
 
 def make_retryable(report: Report) -> Report:

@@ -172,7 +172,8 @@ def test_only_operations_act_on_reports_and_every_role_may_reveal(api, role):
     for verb in ("cancel", "retry", "resend_consent", "resend_payment"):
         answer = client.get(change_url(waiting).replace("change", verb))
         offered = acts and verb in {"cancel", "resend_consent"}
-        assert answer.status_code == (200 if offered else 403)
+        # Who acts on reports reads on the page why another button does nothing.
+        assert answer.status_code == (200 if offered else 302 if acts else 403)
     assert client.get(reveal_url(waiting)).status_code == 200
 
 

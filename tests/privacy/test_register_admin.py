@@ -15,7 +15,6 @@ from tests.world.staff import (
     admin_url,
     assert_read_only,
     change_url,
-    dialog_url,
     enter_request,
     list_url,
     listed_ids,
@@ -24,6 +23,7 @@ from tests.world.staff import (
     read_page,
 )
 from verification.backoffice.models import AuditEvent
+from verification.backoffice.widgets import NOT_OFFERED
 from verification.privacy.models import (
     Correction,
     Disclosure,
@@ -135,7 +135,8 @@ def test_officer_answers_once(officer: Client):
     assert said == [f"{row.number} is answered: Done."]
     assert (row.outcome, row.answered_at is not None) == ("DONE", True)
     assert AuditEvent.objects.filter(action="subject-request.answered").count() == 1
-    assert officer.get(dialog_url("answer", row)).status_code == 403
+    again = press_button(officer, "answer", row, outcome="REFUSED", reason="Not here")
+    assert again == [NOT_OFFERED]
     with pytest.raises(AlreadyAnswered):
         answer_request(row, Outcome.REFUSED, reason="Not here")
 

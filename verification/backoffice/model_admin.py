@@ -92,7 +92,8 @@ class BackofficeAdmin(ModelAdmin):
     and `other_numbers` are those of rows that belong to it.
     `also_written` names fields that a form sets besides its own. `confirm` maps an
     action to the text of the page that asks before it, and `offers` the permission of
-    an action to what a row needs to show it. `own_pages` maps the address of a page
+    an action to what a row needs to show it; `rights` maps it to the user's permission
+    that the action needs in place of the page's. `own_pages` maps the address of a page
     below the list to the method that is its view. `refusals` are the exceptions of its
     dialogs' verbs whose text the page shows.
     """
@@ -105,6 +106,7 @@ class BackofficeAdmin(ModelAdmin):
     also_written: tuple[str, ...] = ()
     confirm: dict[str, str] = {}
     offers: dict[str, Callable[[Any], object]] = {}
+    rights: dict[str, str] = {}
     own_pages: dict[str, str] = {}
     refusals: Refusals = DecisionRefused
 
@@ -117,18 +119,24 @@ class BackofficeAdmin(ModelAdmin):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        for name, is_offered in self.offers.items():
-            may = partial(self._offers, is_offered)
-            setattr(self, f"has_{name}_permission", may)
+        for name in self.offers:
+            setattr(self, f"has_{name}_permission", partial(self._offers, name))
 
     def _offers(
-        self,
-        is_offered: Callable[[Any], object],
-        request: HttpRequest,
-        object_id: str | None = None,
+        self, name: str, request: HttpRequest, object_id: str | None = None
     ) -> bool:
-        row = self.changeable_row(request, object_id)
-        return row is not None and bool(is_offered(row))
+        if not (object_id and self.may_if_offered(request, name)):
+            return False
+        row = self.get_object(request, object_id)
+        return row is not None and bool(self.offers[name](row))
+
+    def may_if_offered(self, request: HttpRequest, name: str) -> bool:
+        """Return whether the user may do what a row offers, if it offers it."""
+        if name not in self.offers:
+            return False
+        if right := self.rights.get(name):
+            return request.user.has_perm(right)
+        return self.has_act_permission(request)
 
     def get_urls(self) -> list[URLPattern]:
         meta = self.opts

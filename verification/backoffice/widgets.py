@@ -12,7 +12,9 @@ from uuid import UUID
 
 from django import forms
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.admin.utils import quote
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -26,6 +28,7 @@ from verification.db.ids import number_of_id
 from verification.values.local_time import format_nairobi
 
 Facts = list[tuple[str, Any]]
+NOT_OFFERED = "Nothing was done: it is done already, or no longer possible."
 # The letter of the numbers of these rows
 NUMBERED = {"reports.report": "R", "payments.checkout": "P"}
 
@@ -63,7 +66,8 @@ def dialog_action(
 ) -> Any:
     """Decorate an action that asks in a dialog: opening its URL changes nothing.
 
-    `options` are those of unfold's `action`.
+    `options` are those of unfold's `action`. A user who had it on a page that is out of
+    date, or presses twice, reads so on the row's page.
     """
     asked: Any = {
         "title": title,
@@ -71,7 +75,24 @@ def dialog_action(
         "form_class": form,
         "form_submit_text": button,
     }
-    return action(dialog=asked, **options)
+    names = options.get("permissions", [])
+
+    def decorate(view: Callable[..., HttpResponse]) -> Any:
+        shown = action(dialog=asked, **options)(view)
+
+        @wraps(shown)
+        def answer(page: Any, request: HttpRequest, object_id: str) -> HttpResponse:
+            try:
+                return shown(page, request, object_id=object_id)
+            except PermissionDenied:
+                if not all(page.may_if_offered(request, name) for name in names):
+                    raise
+            page.message_user(request, NOT_OFFERED, messages.ERROR)
+            return redirect_back(request, page.get_row(request, object_id))
+
+        return answer
+
+    return decorate
 
 
 def dialog_verb(

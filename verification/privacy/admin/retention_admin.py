@@ -75,6 +75,14 @@ class HoldableReportAdmin(ReportAdmin):
         "enter_objection",
         "erase_subject",
     ]
+    offers = {
+        **ReportAdmin.offers,
+        "hold": lambda report: (
+            report.erased_at is None and not report.holds.open(now()).exists()
+        ),
+        "rights": lambda report: report.erased_at is None,
+    }
+    rights = {"hold": "privacy.add_hold", "rights": "privacy.add_stafferasure"}
 
     def render_change_form(self, request, context, *arguments, **more):
         report = more["obj"]
@@ -82,13 +90,6 @@ class HoldableReportAdmin(ReportAdmin):
         if request.user.has_perm("privacy.view_hold"):
             context["open_holds"] = list(report.holds.open(now()))
         return super().render_change_form(request, context, *arguments, **more)
-
-    def has_hold_permission(self, request, object_id=None):
-        if not request.user.has_perm("privacy.add_hold"):
-            return False
-        report = self.get_object(request, object_id) if object_id else None
-        held = report and report.holds.open(now()).exists()
-        return report is not None and report.erased_at is None and not held
 
     @dialog_verb(
         "Hold this report",
@@ -106,12 +107,6 @@ class HoldableReportAdmin(ReportAdmin):
         typed, by = form.cleaned_data, staff_actor(request).name
         holds.hold(report.pk, typed["reason"], form.ends_at, by=by)
         return f"The report is held until {typed['ends_on']}."
-
-    def has_rights_permission(self, request, object_id=None):
-        if not request.user.has_perm("privacy.add_stafferasure"):
-            return False
-        report = self.get_object(request, object_id) if object_id else None
-        return report is not None and report.erased_at is None
 
     @dialog_verb(
         "Enter an objection of the subject",
