@@ -111,6 +111,16 @@ def test_decision_needs_a_reason(owner, correction):
     assert correction.status == "IN_REVIEW"
 
 
+def test_second_press_of_take_names_nobody_else(owner, admin, correction):
+    owner.messages_after("corrections-take", correction=correction.pk)
+
+    again = owner.messages_after("corrections-take", correction=correction.pk)
+    other = admin.messages_after("corrections-take", correction=correction.pk)
+
+    assert again == ["The correction is in review."]
+    assert other == ["Somebody took or decided it meanwhile."]
+
+
 def test_second_decider_is_told(owner, admin, correction):
     take(correction.pk, reviewer())
     decide(owner, correction, "CONFIRMED")

@@ -290,6 +290,16 @@ def test_page_that_a_member_does_not_find_is_of_the_console(owner):
     assert "M-Pesa" not in html
 
 
+def test_second_press_of_a_removal_says_that_nothing_was_done(owner, viewer):
+    gone = owner.url("members-remove", member=viewer.member.pk)
+    owner.http.post(gone)
+
+    again = owner.http.post(gone)
+
+    assert again.status_code == 404
+    assert "Nothing was done: it is gone" in again.content.decode()
+
+
 def test_rows_of_another_workspace_are_not_found_in_ones_own(rows, stranger):
     places = {name: page_arguments(name, rows) for name in TABLE}
     no_rows = {"month", "kind", "number", "format"}

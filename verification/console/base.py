@@ -497,4 +497,8 @@ def too_large(request: HttpRequest) -> HttpResponse:
 
 @private_page
 def not_found(request: HttpRequest) -> HttpResponse:
-    return render(request, "console/not_found.html", status=404)
+    text = _("There is no page at this address in your workspaces.")
+    if request.method == "POST":
+        # Such as a second press of a button that removes something
+        text = _("Nothing was done: it is gone, perhaps because you did this already.")
+    return render(request, "console/not_found.html", {"text": text}, status=404)

@@ -238,8 +238,13 @@ def _open(
 
 @transaction.atomic
 def take(correction_id: UUID, by: ActingUser) -> Correction:
-    """Take an open correction for review. Raises CorrectionRefused."""
+    """Take an open correction for review. Raises CorrectionRefused.
+
+    A reviewer who has it in review already gets it as it is.
+    """
     _, correction = _lock(correction_id)
+    if correction.status == C.IN_REVIEW and correction.taken_by_user == by.user:
+        return correction
     _require(correction, C.OPEN)
     correction.status = C.IN_REVIEW
     correction.taken_by, correction.taken_by_user = _name(by), by.user
