@@ -18,6 +18,7 @@ def test_empty_folder_of_documents_is_the_one_in_the_data(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("DOCUMENTS_BUCKET", "s3://kyb"),
         ("DOCUMENTS_S3_URL", "minio:9000"),
         ("DOCUMENTS_S3_ADDRESSING", "paths"),
         ("DOCUMENTS_S3_ACCESS_KEY", "half of the credentials"),

@@ -63,6 +63,11 @@ def test_check_warns_of_stripe_without_webhook_secrets(configured):
     assert configured("stripe", stripe=stripe) == ["payments.W002"]
 
 
+def test_check_refuses_other_secrets_than_those_of_webhooks(configured):
+    stripe = {**STRIPE, "webhook_secrets": ("whsec_x", LIVE_KEY)}
+    assert configured("stripe", stripe=stripe) == ["payments.E004"]
+
+
 @pytest.mark.parametrize("name", ["paystack", "stripe"])
 def test_check_requires_https_except_in_development(configured, name):
     known = {"paystack": PAYSTACK, "stripe": STRIPE}[name]

@@ -401,6 +401,8 @@ def test_environment_sets_the_routes(env):
     [
         ("SOURCES_KRA_PINS", "kra", "SOURCES_KRA_PINS names no check"),
         ("SOURCES_KRA_PIN_KENYA", "kra", "SOURCES_KRA_PIN_KENYA names no check"),
+        # The United Kingdom is GB.
+        ("SOURCES_KRA_PIN_UK", "kra", "UK is no ISO 3166-1 code"),
         ("SOURCES_KRA_PIN", "kra,acme", "'acme': no such source"),
         ("SOURCES_CRB_SCORE", "kra", "kra does not answer CRB_SCORE"),
         ("SOURCES_KRA_PIN", "kra,kra", "names a source twice"),

@@ -148,6 +148,11 @@ def check_configuration(**options: Any) -> list[CheckMessage]:
         if name == "stripe" and not options["webhook_secrets"]:
             message = "STRIPE_WEBHOOK_SECRETS is not set: events of Stripe are refused."
             found.append(Warning(message, hint=HINT, id="payments.W002"))
+        if not all(
+            one.startswith("whsec_") for one in options.get("webhook_secrets", ())
+        ):
+            message = "STRIPE_WEBHOOK_SECRETS holds something that is not whsec_…."
+            found.append(Error(message, hint=HINT, id="payments.E004"))
         if name == "paystack" and not options["fallback_email"]:
             message = "Without PAYSTACK_FALLBACK_EMAIL nobody without e-mail can pay."
             found.append(Warning(message, hint=HINT, id="payments.W003"))

@@ -57,6 +57,8 @@ NO = {"", "0", "f", "false", "n", "no", "off"}
 TIMEOUT_SECONDS = 10
 # Rights of everybody but the owner.
 OTHERS_PERMISSIONS = 0o077
+# What boto3 takes for a bucket
+BUCKET = re.compile(r"[A-Za-z0-9._-]{3,255}|arn:[^\s]+")
 # Numbers of days, hours, minutes or seconds. After a larger one no date could follow.
 SPAN = validate.Range(min=1, max=100_000)
 COUNT = validate.Range(min=0, max=1_000_000_000)
@@ -361,6 +363,11 @@ def document_storage(data_dir: Path) -> dict[str, Any]:
         }
     if refusal := missing_extra("bucket"):
         raise ImproperlyConfigured(refusal)
+    if not BUCKET.fullmatch(bucket):
+        raise ImproperlyConfigured(
+            "DOCUMENTS_BUCKET must be the name of a bucket, such as kyb-documents, or "
+            "an ARN; its address is DOCUMENTS_S3_URL."
+        )
     addressing = env.str("DOCUMENTS_S3_ADDRESSING", "")
     if addressing not in {"", "auto", "path", "virtual"}:
         raise ImproperlyConfigured(

@@ -28,6 +28,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pycountry
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
@@ -121,6 +122,9 @@ def find_route_errors() -> list[str]:
             checks = ", ".join(sorted(DEFAULT_ROUTES))
             wrong.append(f"{variable} names no check that sources answer: {checks}.")
             continue
+        country = place[1]
+        if country != EVERYWHERE and not pycountry.countries.get(alpha_2=country):
+            wrong.append(f"{variable}: {country} is no ISO 3166-1 code of a country.")
         known = checks_by_source()
         for name in names:
             if name not in known:
