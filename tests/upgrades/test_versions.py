@@ -94,6 +94,16 @@ def test_migrate_refuses_tables_of_a_later_version(recorder: Any) -> None:
         call_command("migrate", verbosity=0)
 
 
+@pytest.mark.parametrize("command", ["reencrypt", "rehash"])
+def test_keys_are_not_changed_by_a_version_that_may_not_know_all_columns(
+    recorder: Any, command: str
+) -> None:
+    recorder.create(app="reports", name="0099_add_colour")
+
+    with pytest.raises(DatabaseRefused, match="0099_add_colour is of a later"):
+        call_command(command)
+
+
 @pytest.mark.parametrize(
     ("name", "needed"),
     [

@@ -207,6 +207,25 @@ def require_schema() -> None:
         )
 
 
+def require_own_schema() -> None:
+    """Raise DatabaseRefused unless the tables are exactly those of this version.
+
+    Older code may run on newer tables, but a command that has to reach each value of a
+    kind would leave out those of columns that it does not know.
+    """
+    require_schema()
+    loader = MigrationLoader(connection)
+    known = loader.disk_migrations.keys() | {
+        replaced for one in loader.disk_migrations.values() for replaced in one.replaces
+    }
+    if later := sorted(loader.applied_migrations.keys() - known):
+        raise DatabaseRefused(
+            "The database has columns that this version may not know: "
+            f"{'.'.join(later[0])} is of a later one. Run the command with the newest "
+            "version that has migrated the database."
+        )
+
+
 def require_no_later_schema() -> None:
     """Raise DatabaseRefused if a later version has removed what this one needs."""
     has_migrations = MigrationRecorder(connection).has_table()

@@ -20,6 +20,7 @@ from verification.db.encryption import (
     KeyedUUIDField,
     KeyedUUIDsField,
 )
+from verification.db.startup import require_own_schema
 from verification.payments.models import Payment
 from verification.references.models import Reference
 
@@ -72,6 +73,7 @@ class Command(BaseCommand):
         ):
             cursor.execute("SET LOCAL statement_timeout = 0")
             _require_ownership(cursor)
+            require_own_schema()
             cursor.execute(LOCK)
             _refuse_while_others_are_connected(cursor)
             last = LookupKey.objects.last()

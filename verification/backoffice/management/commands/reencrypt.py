@@ -14,6 +14,7 @@ from verification.db.encryption import (
     seal,
     unseal,
 )
+from verification.db.startup import require_own_schema
 
 # The command names so many changed values of a column.
 MAX_SHOWN = 10
@@ -32,6 +33,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["batch"] < 1:
             raise CommandError("A batch has at least one row.")
+        require_own_schema()
         resealed = left = 0
         closed: list[str] = []
         for field in _encrypted_fields():
