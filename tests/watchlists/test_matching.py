@@ -62,6 +62,94 @@ def test_similarity_of_names_of_companies(stated, least, most):
     assert least <= score <= most
 
 
+COMPANIES = """
+PUBLIC JOINT STOCK COMPANY SBERBANK OF RUSSIA
+GAZPROMBANK JOINT STOCK COMPANY
+OPEN JOINT-STOCK COMPANY ROSNEFT OIL COMPANY
+PUBLIC JOINT STOCK COMPANY AEROFLOT
+JOINT STOCK COMPANY ALFA-BANK
+OBSHCHESTVO S OGRANICHENNOI OTVETSTVENNOSTYU EVRO POLIS
+BANK MELLI IRAN
+AL-QARD AL-HASSAN ASSOCIATION
+AL-BASHAIR TRADING COMPANY, LTD
+AL-BARAKA INTERNATIONAL ASSOCIATION
+AL-FADEL EXCHANGE AND MONEY TRANSFER COMPANY
+KHOUZESTAN STEEL COMPANY
+KOREA TAEJIN TRADING CORPORATION
+ROSHAN TRADING COMPANY
+HODA TRADING COMPANY
+JINXIANG TRADING COMPANY
+TRADIVE GENERAL TRADING L.L.C.
+BENEATHCO GENERAL TRADING DMCC
+HALEEL COMMODITIES L.L.C.
+SENAT SHIPPING & TRADING PTE LTD
+GREEN WAVE TELECOMMUNICATION SDN BHD
+HEMERA INFOTECH FZCO
+SHVABE OPTO-ELECTRONICS CO., LTD
+TANCHON COMMERCIAL BANK
+NOOR HOLDING SAL
+深圳市顺吉电子科技有限公司
+""".strip().splitlines()
+
+
+@pytest.fixture(scope="module")
+def listed_companies():
+    return CompanyNameIndex((at, [name]) for at, name in enumerate(COMPANIES))
+
+
+@pytest.mark.parametrize(
+    ("stated", "listed"),
+    [
+        # Another legal form, or none
+        ("Sberbank", "SBERBANK OF RUSSIA"),
+        ("Rosneft Oil PJSC", "ROSNEFT"),
+        ("Aeroflot Ltd", "AEROFLOT"),
+        ("OOO Evro Polis", "EVRO POLIS"),
+        ("Green Wave Telecommunication", "GREEN WAVE"),
+        ("Hemera Infotech Limited", "HEMERA"),
+        ("Haleel Commodities", "HALEEL"),
+        ("Tradive", "TRADIVE"),
+        ("顺吉电子科技", "顺吉"),
+        # Other order, other words, one slip
+        ("Melli Bank", "MELLI"),
+        ("Hizballah's Al-Qard al-Hassan", "AL-QARD"),
+        ("Al Basheer Trading", "AL-BASHAIR"),
+        ("Khuzestan Steel", "KHOUZESTAN"),
+        ("Gasprombank", "GAZPROMBANK"),
+        ("Haleel Comodities Dubai", "HALEEL"),
+        # Two words as one, one as two
+        ("Sber Bank of Russia", "SBERBANK"),
+        ("Alfabank", "ALFA-BANK"),
+        ("Korea Tae Jin Trading", "TAEJIN"),
+        ("Alfadel Exchange", "AL-FADEL"),
+        ("Shvabe Optoelectronics", "SHVABE"),
+    ],
+)
+def test_listed_company_is_found_by_its_own_words(listed_companies, stated, listed):
+    found = listed_companies.search(stated, 0.7)
+
+    assert [listed in COMPANIES[at] for at in found] == [True]
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "Umoja Traders Ltd",
+        "Al Noor Enterprises",
+        "Baraka Hardware Ltd",
+        "Nairobi Trading Company",
+        "Sunrise General Trading Company Limited",
+        "Kenya Commercial Bank Ltd",
+        "Simba Money Transfer Ltd",
+        "Mombasa Shipping & Trading Ltd",
+        "Athi River Steel Company",
+        "Hodari Trading Company",
+    ],
+)
+def test_common_words_of_companies_are_no_hit(listed_companies, stated):
+    assert listed_companies.search(stated, 0.7) == {}
+
+
 @pytest.mark.parametrize(
     ("birth", "births", "expected"),
     [
@@ -163,10 +251,16 @@ def test_search_equals_comparing_with_every_entry(least):
         for is_company, (names, entries) in made.items():
             _, listed = lists.random.choice(companies if is_company else people)
             stated = lists.slip(lists.random.choice(listed))
+            if lists.random.random() < 0.3:
+                stated = stated.replace(" ", "", 1)
+            weights = {"weight": names.weight} if is_company else {}
             every = {
                 entry: score
                 for entry, each in entries
-                if (score := names_score(stated, each, is_company=is_company)) >= least
+                if (
+                    score := names_score(stated, each, is_company=is_company, **weights)
+                )
+                >= least
             }
             assert names.search(stated, least) == every, stated
             found += len(every)

@@ -50,7 +50,7 @@ def test_unlisted_subject_is_clear(loaded):
     assert answer.details == {
         "screenedName": "Jane Wanjiku Kamau",
         "lists": ["UN", "OFAC"],
-        "algorithm": "words-v3",
+        "algorithm": "words-v4",
         "threshold": 0.7,
         "hitCount": 0,
         "hits": [],

@@ -136,6 +136,7 @@ TITLES, PARTICLES = _words("titles"), _words("particles")
 HOME, PLACES, PARTS, TRADES = map(_words, ("home", "places", "parts", "trades"))
 TRADES |= {word[:-1] for word in TRADES if len(word) > 4 and word[-1] == "s"}
 LEGAL_FORMS = _words("legal_forms") | {"the", "and"}
+FORMS_ABROAD = _words("forms_abroad")
 FILLERS = _words("fillers")
 
 

@@ -2,7 +2,8 @@
 
 Lists and clients spell names in many ways. The score therefore ignores the order of
 words, uses one spelling for each name, and compares letters. Another date of birth or
-another country lowers it. docs/client/checks.md has the rules and their figures.
+another country lowers it. A company's rare words weigh more than "Trading", which many
+companies of a list have. docs/client/checks.md has the rules and their figures.
 
 `names_score` compares two names. `name_index.py` finds the entries with a high score
 without comparing all of them.
@@ -11,14 +12,14 @@ without comparing all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA, JaroWinkler
 
 from verification.providers.name_comparison import (
+    FORMS_ABROAD,
     company_words,
     normalize_spelling,
     person_words,
@@ -42,9 +43,12 @@ JOINED = "+"
 # Khalaf and Qalaf, Gaddafi and Gadhafi.
 WRITTEN = {"x": "ks", "q": "k", "kh": "k", "gh": "g", "dh": "d"}
 _WRITTEN = re.compile("|".join(WRITTEN))
+_HAN = re.compile("[\u3400-\u9fff]")
 
 # Stated word -> listed word -> likeness. A missing pair has likeness 0.
 WordScores = Mapping[str, Mapping[str, float]]
+# Word -> how much it tells of a company.
+Weight = Callable[[str], float]
 
 
 # The names of a list repeat many words.
@@ -54,7 +58,12 @@ def _spelt(word: str) -> str:
 
 
 def words_of(name: str, *, is_company: bool) -> list[str]:
-    found = company_words(name) if is_company else without_particles(person_words(name))
+    if is_company:
+        # Chinese has no spaces: each character is a word.
+        words = company_words(_HAN.sub(r" \g<0> ", name))
+        found = [word for word in words if word not in FORMS_ABROAD] or words
+    else:
+        found = without_particles(person_words(name))
     return [_spelt(word) for word in found]
 
 
@@ -94,14 +103,21 @@ def _joined(name: str) -> Iterator[list[str]]:
                 yield [JOINED + one, *map(_spelt, others)]
 
 
-def names_score(stated: str, listed: Iterable[str], *, is_company: bool) -> float:
+def names_score(
+    stated: str,
+    listed: Iterable[str],
+    *,
+    is_company: bool,
+    weight: Weight = lambda word: 1.0,
+) -> float:
     """Return the best score over an entry's names, which come from comparable_names."""
-    compare = companies_score if is_company else people_score
     return max(
         (
-            compare(ours, theirs.split())
+            companies_score(ours, theirs, weight)
+            if is_company
+            else people_score(ours, theirs)
             for ours in stated_words(stated, is_company=is_company)
-            for theirs in listed
+            for theirs in map(str.split, listed)
         ),
         default=0.0,
     )
@@ -161,12 +177,73 @@ def people_score(
     return score - min((len(more) - len(fewer)) * MISSING, MOST_MISSING)
 
 
-def companies_score(ours: list[str], theirs: list[str]) -> float:
-    return fuzz.ratio(sorted_text(ours), sorted_text(theirs)) / 100
+def companies_score(
+    ours: Sequence[str],
+    theirs: Sequence[str],
+    weight: Weight,
+    alike: WordScores | None = None,
+) -> float:
+    """Return the mean of two shares: of each name's weight, what the other one has.
+
+    `alike` holds likenesses of their words that are computed already.
+    """
+    if alike is None:
+        alike = {
+            one: {each: letters_alike(one, each) for each in theirs} for one in ours
+        }
+    left, others = _weighed(ours, theirs, weight), _weighed(theirs, ours, weight)
+    pairs = [
+        (likeness, min(left[i][1], others[j][1]), i, j)
+        for i, (word, _) in left.items()
+        for j, (each, _) in others.items()
+        if (likeness := float(word == each) or alike.get(word, {}).get(each))
+    ]
+    common = paired = 0.0
+    for likeness, least, i, j in sorted(pairs, reverse=True):
+        if i in left and j in others:
+            del left[i], others[j]
+            common += likeness * least
+            paired += least
+    if not paired:
+        return 0.0
+    rests = [sum(weight for _, weight in rest.values()) for rest in (left, others)]
+    return sum(common / (paired + rest) for rest in rests) / 2
 
 
-def sorted_text(words: Iterable[str]) -> str:
-    return " ".join(sorted(words))
+def _weighed(
+    words: Sequence[str], others: Sequence[str], weight: Weight
+) -> dict[int, tuple[str, float]]:
+    """Return the words and their weights; "Sber Bank" is one word if `others` has it.
+
+    Two words as one have the weight of both.
+    """
+    found: dict[int, tuple[str, float]] = {}
+    joined = False
+    for i, word in enumerate(words):
+        following = words[i + 1] if i + 1 < len(words) else ""
+        if joined:
+            joined = False
+        elif following and (one := as_one(word, following)) in others:
+            found[i] = one, weight(word) + weight(following)
+            joined = True
+        else:
+            found[i] = word, weight(word)
+    return found
+
+
+def as_one(word: str, following: str) -> str:
+    """Return two words as one, spelt as _spelt does: no letter stands twice."""
+    return word + following[word[-1] == following[0] :]
+
+
+def letters_alike(one: str, other: str) -> float:
+    """Return the share of letters in common of two similar words, else 0.
+
+    A slip in a short word of a company is often another word: Simba and Sima.
+    """
+    if one == other or min(len(one), len(other)) == 1 or not words_alike(one, other):
+        return float(one == other)
+    return OSA.normalized_similarity(one, other)
 
 
 def words_alike(one: str, other: str) -> float:

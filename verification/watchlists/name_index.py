@@ -3,17 +3,17 @@
     get_name_index(edition, EntryKind.PERSON).search("Jane Kamau", 0.7)  # {id: score}
 
 A search finds exactly the entries for which `matching.names_score` is high enough. Each
-process keeps the current editions, about 2.3 KB for each entry.
+process keeps the current editions, about 3 KB for each entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from math import log
 from sys import intern
 from uuid import UUID
 
-from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 from rapidfuzz.process import extract
 
@@ -21,10 +21,12 @@ from verification.watchlists.matching import (
     JOINED,
     SINGLE,
     WordScores,
+    as_one,
+    companies_score,
     comparable_names,
+    letters_alike,
     max_changed_letters,
     people_score,
-    sorted_text,
     stated_words,
     words_alike,
 )
@@ -40,30 +42,17 @@ class EditionReplaced(Exception):
     """A newer edition has replaced this one, and its entries are gone."""
 
 
-class PersonNameIndex:
-    """Compares names that share two words with the stated one.
+class Vocabulary:
+    """Finds the words of an edition that resemble a stated one."""
 
-    A name of one word needs one common word.
-    """
-
-    def __init__(self, entries: Iterable[tuple[int, Sequence[str]]]) -> None:
-        of: dict[str, list[int]] = {}
-        for entry, names in entries:
-            for name in comparable_names(names, is_company=False):
-                of.setdefault(name, []).append(entry)
-        # Many entries may share a name, which has the same place in both lists.
-        self._entries = list(of.values())
-        self._names = [tuple(map(intern, name.split())) for name in of]
-        self._single = {at for at, words in enumerate(self._names) if len(words) == 1}
-        self._having: dict[str, list[int]] = {}
-        for place, words in enumerate(self._names):
-            # A name with two words as one is found by that word alone.
-            for word in words[:1] if words[0][0] == JOINED else set(words):
-                self._having.setdefault(word, []).append(place)
+    def __init__(
+        self, words: Iterable[str], likeness: Callable[[str, str], float]
+    ) -> None:
+        self._words, self._likeness = frozenset(words), likeness
         # First letter and length -> words; all but the first letter -> words.
         self._alphabetical: dict[str, dict[int, list[str]]] = {}
         self._by_rest: dict[str, list[str]] = {}
-        for word in self._having:
+        for word in self._words:
             if word[0] == JOINED:
                 continue
             by_length = self._alphabetical.setdefault(word[0], {})
@@ -71,11 +60,62 @@ class PersonNameIndex:
             self._by_rest.setdefault(word[1:], []).append(word)
         self._remembered: dict[str, dict[str, float]] = {}
 
+    def alike(self, word: str) -> dict[str, float]:
+        """Return the words that resemble this one, and how much."""
+        found = self._remembered.get(word)
+        if found is None:
+            likeness = self._likeness
+            near = self._near(word)
+            found = {each: score for each in near if (score := likeness(word, each))}
+            if len(self._remembered) >= CACHE_SIZE:
+                self._remembered.clear()
+            self._remembered[word] = found
+        return found
+
+    def _near(self, word: str) -> Iterator[str]:
+        """Yield all words for which `words_alike` may be above 0."""
+        # Two words written as one
+        for each in (JOINED + word, word.removeprefix(JOINED)):
+            if each in self._words:
+                yield each
+        for length, words in self._alphabetical.get(word[0], {}).items():
+            most = max_changed_letters(max(length, len(word)))
+            if min(length, len(word)) == 1:
+                yield from words
+            elif abs(length - len(word)) <= most:
+                near = extract(
+                    word, words, scorer=OSA.distance, score_cutoff=most, limit=None
+                )
+                yield from (each for each, _, _ in near)
+        # The first letter may be changed, left out, added or swapped.
+        for rest in (word[1:], word):
+            yield from self._by_rest.get(rest, ())
+        for each in (word[1:], word[1:2] + word[:1] + word[2:]):
+            if each in self._words:
+                yield each
+
+
+class PersonNameIndex:
+    """Compares names that share two words with the stated one.
+
+    A name of one word needs one common word.
+    """
+
+    def __init__(self, entries: Iterable[tuple[int, Sequence[str]]]) -> None:
+        self._names, self._entries = _places(entries, is_company=False)
+        self._single = {at for at, words in enumerate(self._names) if len(words) == 1}
+        self._having: dict[str, list[int]] = {}
+        for place, words in enumerate(self._names):
+            # A name with two words as one is found by that word alone.
+            for word in words[:1] if words[0][0] == JOINED else set(words):
+                self._having.setdefault(word, []).append(place)
+        self._vocabulary = Vocabulary(self._having, words_alike)
+
     def search(self, stated: str, least: float) -> dict[int, float]:
         """Return the entries with a score of at least `least`, and their scores."""
         found: dict[int, float] = {}
         for ours in stated_words(stated, is_company=False):
-            alike = {word: self._alike(word) for word in ours}
+            alike = {word: self._vocabulary.alike(word) for word in ours}
             for place in self._candidates(ours, alike, least):
                 score = people_score(ours, self._names[place], alike)
                 if score < least:
@@ -106,65 +146,72 @@ class PersonNameIndex:
             return once | joined
         return twice | (once & self._single) | joined
 
-    def _alike(self, word: str) -> dict[str, float]:
-        """Return the words of the edition that resemble this one."""
-        found = self._remembered.get(word)
-        if found is None:
-            near = self._near(word)
-            found = {each: score for each in near if (score := words_alike(word, each))}
-            if len(self._remembered) >= CACHE_SIZE:
-                self._remembered.clear()
-            self._remembered[word] = found
-        return found
-
-    def _near(self, word: str) -> Iterator[str]:
-        """Yield all words for which `words_alike` may be above 0."""
-        # Two words written as one
-        for each in (JOINED + word, word.removeprefix(JOINED)):
-            if each in self._having:
-                yield each
-        for length, words in self._alphabetical.get(word[0], {}).items():
-            most = max_changed_letters(max(length, len(word)))
-            if min(length, len(word)) == 1:
-                yield from words
-            elif abs(length - len(word)) <= most:
-                near = extract(
-                    word, words, scorer=OSA.distance, score_cutoff=most, limit=None
-                )
-                yield from (each for each, _, _ in near)
-        # The first letter may be changed, left out, added or swapped.
-        for rest in (word[1:], word):
-            yield from self._by_rest.get(rest, ())
-        for each in (word[1:], word[1:2] + word[:1] + word[2:]):
-            if each in self._having:
-                yield each
-
 
 class CompanyNameIndex:
-    """Compares all names as texts, which is fast enough for companies."""
+    """Compares names that share words of enough weight with the stated one."""
 
     def __init__(self, entries: Iterable[tuple[int, Sequence[str]]]) -> None:
-        of: dict[str, list[int]] = {}
-        for entry, names in entries:
-            for name in comparable_names(names, is_company=True):
-                of.setdefault(sorted_text(name.split()), []).append(entry)
-        self._names, self._entries = list(of), list(of.values())
+        self._names, self._entries = _places(entries, is_company=True)
+        self._having: dict[str, list[int]] = {}
+        # Two neighbours written as one -> names.
+        self._joined: dict[str, list[int]] = {}
+        having: dict[str, set[int]] = {}
+        for place, words in enumerate(self._names):
+            for word in set(words):
+                self._having.setdefault(word, []).append(place)
+                having.setdefault(word, set()).update(self._entries[place])
+            for word, following in pairwise(words):
+                self._joined.setdefault(as_one(word, following), []).append(place)
+        count = len(set(chain.from_iterable(self._entries)))
+        self._unknown = log(count + 1)
+        self._weights = {
+            word: log((count + 1) / len(found)) for word, found in having.items()
+        }
+        self._vocabulary = Vocabulary(self._having, letters_alike)
+
+    def weight(self, word: str) -> float:
+        """Return a weight that falls with the number of entries that have the word."""
+        return self._weights.get(word, self._unknown)
 
     def search(self, stated: str, least: float) -> dict[int, float]:
+        """Return the entries with a score of at least `least`, and their scores."""
         found: dict[int, float] = {}
         for ours in stated_words(stated, is_company=True):
-            near = extract(
-                sorted_text(ours),
-                self._names,
-                scorer=fuzz.ratio,
-                processor=None,
-                score_cutoff=100 * (least - CLOSE),
-                limit=None,
-            )
-            for _, score, place in near:
-                for entry in self._entries[place] if score / 100 >= least else ():
-                    found[entry] = max(score / 100, found.get(entry, 0.0))
+            alike = {word: self._vocabulary.alike(word) for word in ours}
+            for place in self._candidates(ours, alike, least):
+                score = companies_score(ours, self._names[place], self.weight, alike)
+                if score < least:
+                    continue
+                for entry in self._entries[place]:
+                    found[entry] = max(score, found.get(entry, 0.0))
         return found
+
+    def _candidates(self, ours: list[str], alike: WordScores, least: float) -> set[int]:
+        places = {
+            place
+            for word, following in pairwise(ours)
+            for place in self._having.get(as_one(word, following), ())
+        }
+        # The other share is 1 at most, so that this one is at least so much. Names with
+        # only the commonest words fall short of it.
+        spare = (2 * least - 1 - CLOSE) * sum(map(self.weight, ours))
+        for word in sorted(ours, key=self.weight):
+            spare -= self.weight(word)
+            if spare < 0:
+                places.update(self._joined.get(word, ()))
+                places.update(chain.from_iterable(self._having[w] for w in alike[word]))
+        return places
+
+
+def _places(
+    entries: Iterable[tuple[int, Sequence[str]]], *, is_company: bool
+) -> tuple[list[tuple[str, ...]], list[list[int]]]:
+    """Return each name once, and the entries of each: many may share a name."""
+    of: dict[str, list[int]] = {}
+    for entry, names in entries:
+        for name in comparable_names(names, is_company=is_company):
+            of.setdefault(name, []).append(entry)
+    return [tuple(map(intern, name.split())) for name in of], list(of.values())
 
 
 NameIndex = PersonNameIndex | CompanyNameIndex

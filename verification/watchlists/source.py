@@ -28,7 +28,7 @@ from verification.watchlists.matching import SAME_BIRTH, score_entry, words_of
 from verification.watchlists.models import Edition, EntryKind, ListEntry
 from verification.watchlists.name_index import EditionReplaced, get_name_index
 
-ALGORITHM = "words-v3"
+ALGORITHM = "words-v4"
 REPLACED = "A list was loaded just now."
 ROUNDING = 1e-9
 
