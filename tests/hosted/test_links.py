@@ -144,7 +144,7 @@ def is_replaced(link):
     again = Visitor(link)
     again.open()
     page = again.get()
-    return page.status_code == 410 and b"There is a newer link" in page.content
+    return page.status_code == 410 and b"This link was replaced" in page.content
 
 
 def test_renewed_link_says_so_and_takes_no_answer(api, ask):
@@ -158,7 +158,7 @@ def test_renewed_link_says_so_and_takes_no_answer(api, ask):
     assert not ConsentRecord.objects.exists()
     page = visitor.get()
     assert page.status_code == 410
-    assert b"There is a newer link" in page.content
+    assert b"This link was replaced" in page.content
     assert is_replaced(visitor.link)
 
 
@@ -281,7 +281,7 @@ def test_subject_renews_the_expired_link_of_a_draft(api, ask):
 
     consent = Consent.objects.get()
     assert (consent.status, consent.generation) == ("PENDING", 2)
-    assert b"There is a newer link" in visitor.get().content
+    assert b"This link was replaced" in visitor.get().content
 
 
 def link_requests(api, visitor):
@@ -352,7 +352,7 @@ def test_after_an_edit_to_another_person_the_link_shows_nothing(api, ask):
     assert edited.status_code == 200
     page = visitor.text()
     assert "Otieno" not in page
-    assert "newer link" in page, page
+    assert "This link was replaced" in page, page
 
 
 def test_log_names_no_token(ask, caplog):

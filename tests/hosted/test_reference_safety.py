@@ -27,7 +27,7 @@ def test_replaced_link_says_so_and_works_nowhere(
     assert referee.post("submit", **ANSWER).status_code == 303
     page = referee.get()
     assert page.status_code == 410
-    assert b"There is a newer link" in page.content
+    assert b"This link was replaced" in page.content
     referee.open()
     assert referee.get().status_code == 410
     newer.open()

@@ -67,7 +67,7 @@ def test_payer_renews_an_expired_link_once_a_minute(api: Api):
         clock.shift(61)
         replaced = visitor.browser.post(visitor.page + "new-link", follow=True)
         assert replaced.status_code == 410
-        assert b"There is a newer link" in replaced.content
+        assert b"This link was replaced" in replaced.content
         again = visitor.browser.get(visitor.link, follow=True)
         assert (again.status_code, again.content) == (410, replaced.content)
         newer = Payer(visitor.report_id)
@@ -187,7 +187,8 @@ def test_replaced_payer_sees_nothing_of_the_draft(api: Api):
 
     page = visitor.get()
     assert page.status_code == 410
-    assert b"There is a newer link" in page.content
+    # Nobody gives the former payer a newer one.
+    assert b"If not, you need do nothing." in page.content
     assert visitor.post("pay").status_code == 303
     assert not Checkout.objects.exists()
     assert visitor.browser.get(visitor.link, follow=True).content == page.content
