@@ -221,10 +221,12 @@ _indexes: dict[UUID, dict[str, NameIndex]] = {}
 
 def get_name_index(edition: Edition, kind: EntryKind) -> NameIndex:
     """Return the names of an edition. Raises EditionReplaced if it is not current."""
-    if edition.pk not in _indexes:
+    found = _indexes.get(edition.pk)
+    if found is None:
         _drop_replaced()
-        _indexes[edition.pk] = _build_indexes(edition)
-    return _indexes[edition.pk][kind]
+        # Another thread may drop it again at once.
+        found = _indexes[edition.pk] = _build_indexes(edition)
+    return found[kind]
 
 
 def _drop_replaced() -> None:
