@@ -16,6 +16,7 @@ from tests.world.orders import fault_codes
 from verification.checks.models import CheckDefinition
 from verification.providers import registry
 from verification.providers.base import Refused, Unavailable
+from verification.watchlists import name_index
 from verification.watchlists.models import Edition, ListEntry
 from verification.watchlists.source import WatchLists
 
@@ -87,6 +88,19 @@ def test_company_is_compared_with_companies_only(loaded):
     assert finding_of("Mfano Shipping").flags == []
 
 
+def test_name_in_other_letters_is_found_but_never_clear(loaded):
+    assert codes(finding_of("مفانو تيستي", "UK", "OFAC")) == ["SANCTIONS_HIT"]
+    for name in ("Владимир Мфано", "بشار الأسد", "Jane W\u0430njiku Kamau"):
+        with pytest.raises(Refused, match="in Latin letters"):
+            finding_of(name, "UK", "OFAC")
+    assert (
+        finding_of(
+            "Wanjik\u0169 Ng\u02bcang\u2019a \u0106osi\u0107", "UK", "OFAC"
+        ).flags
+        == []
+    )
+
+
 @pytest.mark.parametrize("name", ["UN", "OFAC"])
 def test_missing_list_is_unavailable(loaded, name):
     Edition.objects.filter(list=name).update(is_current=False)
@@ -117,6 +131,16 @@ def test_list_replaced_during_the_search_is_unavailable(loaded, load, monkeypatc
 
     with pytest.raises(Unavailable, match="loaded just now"):
         finding_of("Abdalla Testi Mfano")
+
+
+def test_edition_dropped_by_another_thread_is_searched(loaded, monkeypatch):
+    class DroppedAtOnce(dict):
+        def __setitem__(self, edition, names):
+            pass
+
+    monkeypatch.setattr(name_index, "_indexes", DroppedAtOnce())
+
+    assert codes(finding_of("Abdalla Testi Mfano")) == ["SANCTIONS_HIT"]
 
 
 @pytest.mark.parametrize("name", [None, "???", "Mr."])

@@ -7,6 +7,7 @@ required list is missing or too old: only a search of all lists can clear a subj
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha256
@@ -57,6 +58,9 @@ class WatchLists:
             raise Refused(REFUSED, "The name has no letters to search the lists by.")
         editions = self._editions()
         hits = self._hits(subject, name, editions)
+        if not hits and not _is_latin(name):
+            # OFAC has Latin names alone, so that no hit tells nothing.
+            raise Refused(REFUSED, "The lists need the name in Latin letters.")
         return screening_finding(
             subject,
             hits,
@@ -117,6 +121,15 @@ class WatchLists:
             if score >= self._threshold:
                 hits.append(_hit(entry, list_name, score))
         return hits
+
+
+def _is_latin(name: str) -> bool:
+    """Return whether all letters are Latin; an apostrophe may be a modifier letter."""
+    return all(
+        unicodedata.name(letter, "").startswith("LATIN")
+        for letter in unicodedata.normalize("NFKD", name)
+        if letter.isalpha() and unicodedata.category(letter) != "Lm"
+    )
 
 
 def _hit(entry: ListEntry, name: str, score: float) -> Hit:
