@@ -121,6 +121,22 @@ def test_payment_without_checkout_is_reported(paystack_api, paystack):
     ]
 
 
+def test_payment_that_a_restore_has_lost_is_reported_by_its_number(
+    paystack_api, paystack
+):
+    checkout = create_paid_checkout(paystack_api, paystack)
+    transaction = paystack.transactions.pop(checkout.reference)
+    transaction.reference = "01a229ed-1659-736c-8fbf-8cb9cf6aefed"
+    paystack.transactions[transaction.reference] = transaction
+
+    told = differences("--dry-run", "--provider", "paystack")
+
+    assert told[0] == (
+        f"paystack {transaction.id} 250.00 KES was paid there, for P-8CB9-CF6A-EFED"
+        f" ({transaction.reference}), which is not known here"
+    )
+
+
 def test_payment_missing_there_raises_a_flag(paystack_api, paystack):
     checkout = create_paid_checkout(paystack_api, paystack)
     paystack.fail(checkout.reference)

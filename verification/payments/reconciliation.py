@@ -16,6 +16,7 @@ from uuid import UUID
 
 from django.db.models import F, Q
 
+from verification.db.ids import number_of_id
 from verification.jobs.queue import beat, job
 from verification.payments.alerts import raise_review_flag, record_alert
 from verification.payments.disputes import required_hold
@@ -201,7 +202,12 @@ def _compare_payment(
     """Compare one payment of the provider's books, and add its checkout to `listed`."""
     if checkout is None:
         # A foreign reference may hold anything, even personal data, so it is left out.
-        fault = f"{paid.amount} {paid.currency} was paid there, for nothing of ours"
+        known_as = "nothing of ours"
+        if _is_id(paid.reference):
+            # A restore may have lost it: the payer has a receipt with this number.
+            number = number_of_id("P", UUID(paid.reference))
+            known_as = f"{number} ({paid.reference}), which is not known here"
+        fault = f"{paid.amount} {paid.currency} was paid there, for {known_as}"
         yield Difference(provider.name, paid.transaction, fault)
         return
     here = (checkout.paid_amount, checkout.paid_currency)
