@@ -147,6 +147,46 @@ def test_shrunken_list_needs_may_shrink(load):
 
 
 @pytest.mark.parametrize(
+    ("name", "written", "changed", "told"),
+    [
+        ("OFAC", "Entity", "Organisation", "0 companies, and the one before had 1"),
+        ("EU", 'code="person"', 'code="human"', "0 people, and the one before had 1"),
+        ("UN", "ALIAS_NAME", "OTHER_NAME", "2 names, and the one before had 5"),
+    ],
+)
+def test_file_with_other_words_for_a_kind_is_refused(
+    load, name, written, changed, told
+):
+    load(name)
+
+    with pytest.raises(CommandError, match=told):
+        load(name, FILES[name].replace(written, changed))
+
+    assert ListEntry.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "older", "newer"),
+    [
+        ("UN", "2026-11-20", "2026-12-01"),
+        ("OFAC", "11/20/2026", "12/01/2026"),
+        ("UK", "20/11/2026", "01/12/2026"),
+        ("EU", "2026-11-20", "2026-12-01"),
+    ],
+)
+def test_older_file_is_refused(load, name, older, newer):
+    load(name)
+    load(name, FILES[name].replace(older, newer))
+
+    with pytest.raises(CommandError, match="is of 2026-11-20, and the one before of"):
+        load(name)
+
+    current = Edition.objects.get(is_current=True)
+    assert current.published_on == date(2026, 12, 1)
+    load(name, may_shrink=True)
+
+
+@pytest.mark.parametrize(
     ("name", "least"), [("UN", 400), ("OFAC", 7000), ("UK", 1500), ("EU", 2000)]
 )
 def test_first_file_is_refused_when_it_is_too_small(load, name, least):

@@ -96,23 +96,6 @@ def birth_dates(
     return [found] if found else []
 
 
-def publication_date(text: str | None) -> date | None:
-    """Return the day of publication: ISO, or 11/20/2026 as OFAC writes it."""
-    written = (text or "").strip()
-    try:
-        return date.fromisoformat(written[:10])
-    except ValueError:
-        pass
-    if parts := re.match(r"(\d\d)/(\d\d)/(\d{4})", written):
-        # Try month first, then day first.
-        for month, of_month in ((parts[1], parts[2]), (parts[2], parts[1])):
-            try:
-                return date(int(parts[3]), int(month), int(of_month))
-            except ValueError:
-                continue
-    return None
-
-
 def _date(text: str) -> str | None:
     if re.fullmatch(r"\d{4}(-\d\d(-\d\d)?)?", text) and _year(text):
         return text
@@ -171,6 +154,18 @@ class Format:
     # The attribute of the root, or the element, with the day; the one with the count.
     published: str
     count: str = ""
+    # Whether the day stands before the month in it.
+    is_day_first: bool = False
+
+    def publication_date(self, text: str | None) -> date | None:
+        """Return the day of publication: ISO, 11/20/2026 (OFAC) or 20/11/2026 (UK)."""
+        written = (text or "").strip()[:10]
+        for form in ("%Y-%m-%d", "%d/%m/%Y" if self.is_day_first else "%m/%d/%Y"):
+            try:
+                return datetime.strptime(written, form).date()  # noqa: DTZ007
+            except ValueError:
+                continue
+        return None
 
 
 def read_entries(file: IO[bytes], name: str, head: FileHeader) -> Iterator[Entry]:
@@ -207,7 +202,7 @@ def _elements(file: IO[bytes], format_: Format, head: FileHeader) -> Iterator[El
             yield element
             path[-1].remove(element)
         elif element.tag == format_.published:
-            head.published = publication_date(element.text)
+            head.published = format_.publication_date(element.text)
         elif format_.count and element.tag == format_.count:
             text = (element.text or "").strip()
             head.stated_count = int(text) if text.isdecimal() else None
@@ -223,7 +218,7 @@ def _check_root(
         if element.tag == format_.root:
             begins = f"begins with {element.tag!r} of {namespace[:80]!r}"
         raise UnreadableFile(f"The file {origin}: it {begins}.")
-    head.published = publication_date(element.get(format_.published))
+    head.published = format_.publication_date(element.get(format_.published))
 
 
 def _publisher(root: str, namespace: str) -> ListName | None:
@@ -362,6 +357,7 @@ FORMATS = {
         namespace=re.compile(r"^$|gov\.uk"),
         least=1_500,
         published="DateGenerated",
+        is_day_first=True,
     ),
     ListName.EU: Format(
         "export",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import date
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -14,15 +16,17 @@ from django.db import connection, transaction
 from verification.values.clock import now
 from verification.watchlists.list_formats import (
     FORMATS,
+    Entry,
     FileHeader,
     UnreadableFile,
     read_entries,
 )
-from verification.watchlists.models import Edition, ListEntry, ListName
+from verification.watchlists.models import Edition, EntryKind, ListEntry, ListName
 
 BATCH = 1_000
 # A file with less than this share of the last edition has probably broken off.
 MIN_SHARE = 0.5
+OVERRIDE = "If that is right, --may-shrink loads it."
 
 
 class Command(BaseCommand):
@@ -38,7 +42,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--may-shrink",
             action="store_true",
-            help="load it although it has far fewer entries than it should",
+            help="load it although it is older, or has far less than it should",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -74,7 +78,8 @@ def load_list(
             before.save(update_fields=["confirmed_at"])
             return before, False
         if not may_shrink:
-            _check_size(name, before, len(found))
+            _check_size(name, before, found)
+            _check_age(before, head.published)
         if before:
             Edition.objects.filter(pk=before.pk).update(is_current=False)
             ListEntry.objects.filter(edition=before).delete()
@@ -106,19 +111,39 @@ def _lock(name: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
 
 
-def _check_size(name: str, before: Edition | None, count: int) -> None:
-    """Refuse a file with far too few entries.
+def _check_size(name: str, before: Edition | None, found: list[Entry]) -> None:
+    """Refuse a file with far too little: of a kind too, if a publisher renames it.
 
     The limit of a first file depends on the publisher: OFAC's other list has the same
     form and a fortieth of the entries.
     """
-    least = FORMATS[ListName(name)].least
-    expected = f"the list has {least} at the very least"
+    counts = _count((entry.kind, entry.names) for entry in found)
+    least = {"entries": FORMATS[ListName(name)].least, "people": 1, "companies": 1}
+    expected = "the list has {} at the very least"
     if before:
-        least = math.ceil(MIN_SHARE * before.entry_count)
-        expected = f"the one before had {before.entry_count}"
-    if count < least:
+        least = _count(before.entries.values_list("kind", "names"))
+        expected = "the one before had {}"
+    for what, count in least.items():
+        if counts[what] < (count * MIN_SHARE if before else count):
+            raise UnreadableFile(
+                f"The file has {counts[what]} {what}, and {expected.format(count)}. "
+                + OVERRIDE
+            )
+
+
+def _count(entries: Iterable[tuple[str, Sequence[str]]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for kind, names in entries:
+        counts["entries"] += 1
+        counts["people" if kind == EntryKind.PERSON else "companies"] += 1
+        counts["names"] += len(names)
+    return counts
+
+
+def _check_age(before: Edition | None, published: date | None) -> None:
+    """Refuse a file that is older than the edition that it would replace."""
+    newest = before.published_on if before else None
+    if published and newest and published < newest:
         raise UnreadableFile(
-            f"The file has {count} entries, and {expected}. "
-            "If that is right, --may-shrink loads it."
+            f"The file is of {published}, and the one before of {newest}. {OVERRIDE}"
         )
