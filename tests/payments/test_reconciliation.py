@@ -275,7 +275,7 @@ def test_command_reports_unread_books(paystack_api, paystack):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--to", "2026-01-01"], "--to is before --from"),
+        (["--to", "2026-01-01"], "is after 2026-01-01, the last day"),
         (["--to", "yesterday"], "'yesterday' is not a day"),
         (["--to", "9999-12-31"], "'9999-12-31' is not a day"),
         (["--provider", "mpesa"], "'mpesa' is none of sandbox"),

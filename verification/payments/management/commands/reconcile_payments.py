@@ -33,7 +33,7 @@ class Command(BaseCommand):
         # After a restore, the books since the day of the backup are wanted.
         last: date = options["to"] or (today if options["from"] else yesterday)
         if last < first:
-            raise CommandError("--to is before --from.")
+            raise CommandError(f"{first} is after {last}, the last day.")
         known = {provider.name: provider for provider in providers()}
         name = options["provider"]
         if name and name not in known:
