@@ -110,6 +110,9 @@ def listed_companies():
         ("Haleel Commodities", "HALEEL"),
         ("Tradive", "TRADIVE"),
         ("顺吉电子科技", "顺吉"),
+        # The name behind another one
+        ("Juma Hassan Wario t/a Haleel Commodities", "HALEEL"),
+        ("Wario Water Works and Supplies Ltd (formerly Tradive)", "TRADIVE"),
         # Other order, other words, one slip
         ("Melli Bank", "MELLI"),
         ("Hizballah's Al-Qard al-Hassan", "AL-QARD"),

@@ -44,6 +44,11 @@ JOINED = "+"
 WRITTEN = {"x": "ks", "q": "k", "kh": "k", "gh": "g", "dh": "d"}
 _WRITTEN = re.compile("|".join(WRITTEN))
 _HAN = re.compile("[\u3400-\u9fff]")
+# Between two names of one company
+_ALSO_NAMED = re.compile(
+    r"(?<=[\s(])(?:t/a|d/b/a|a/k/a|aka|a\.k\.a\.?|(?:trading|known) as|formerly)(?=\s)",
+    re.IGNORECASE,
+)
 
 # Stated word -> listed word -> likeness. A missing pair has likeness 0.
 WordScores = Mapping[str, Mapping[str, float]]
@@ -70,11 +75,15 @@ def words_of(name: str, *, is_company: bool) -> list[str]:
 def stated_words(name: str, *, is_company: bool) -> list[list[str]]:
     """Return the words of a name in each form to search.
 
-    One form keeps particles: "Al Hassan" may be a slip of "Ali Hassan".
+    One form keeps particles: "Al Hassan" may be a slip of "Ali Hassan". A company that
+    is named twice, "Juma Ali t/a Mfano Traders", has a form of each name.
     """
     usual = words_of(name, is_company=is_company)
-    if is_company or not usual:
-        return [usual] if usual else []
+    if is_company:
+        parts = [words_of(part, is_company=True) for part in _ALSO_NAMED.split(name)]
+        return list(filter(None, [usual, *parts] if parts[1:] else [usual]))
+    if not usual:
+        return []
     whole = [_spelt(word) for word in person_words(name)]
     return [usual, *([whole] if usual != whole else []), *_joined(name)]
 
