@@ -20,6 +20,7 @@ from rapidfuzz.distance import OSA, JaroWinkler
 
 from verification.providers.name_comparison import (
     FORMS_ABROAD,
+    HOME,
     company_words,
     normalize_spelling,
     person_words,
@@ -60,6 +61,12 @@ Weight = Callable[[str], float]
 @lru_cache(20_000)
 def _spelt(word: str) -> str:
     return _WRITTEN.sub(lambda found: WRITTEN[found[0]], normalize_spelling(word))
+
+
+# What a company of Kenya may add to the name of its owner abroad.
+HOME_WORDS = frozenset(
+    map(_spelt, HOME | {"ea", "east", "eastern", "africa", "african"})
+)
 
 
 def words_of(name: str, *, is_company: bool) -> list[str]:

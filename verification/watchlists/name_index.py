@@ -18,6 +18,7 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import extract
 
 from verification.watchlists.matching import (
+    HOME_WORDS,
     JOINED,
     SINGLE,
     WordScores,
@@ -34,6 +35,8 @@ from verification.watchlists.models import Edition, EntryKind
 
 # Margin for floating point, and for scores close to SINGLE.
 CLOSE = 0.001
+# Share of its weight that a word of Kenya or East Africa has.
+HOME_SHARE = 0.25
 # Number of stated words whose similar words are cached.
 CACHE_SIZE = 20_000
 
@@ -167,6 +170,8 @@ class CompanyNameIndex:
         self._weights = {
             word: log((count + 1) / len(found)) for word, found in having.items()
         }
+        for word in HOME_WORDS:
+            self._weights[word] = HOME_SHARE * self.weight(word)
         self._vocabulary = Vocabulary(self._having, letters_alike)
 
     def weight(self, word: str) -> float:
