@@ -104,6 +104,19 @@ def test_staff_revoke_only_with_a_reason(consent: Consent, superuser: Client):
     assert (record.evidence["staff"], record.evidence["typedName"]) == ("admin", "")
 
 
+def test_staff_read_what_stops_the_use_of_an_attested_consent(
+    api: Api, superuser: Client
+):
+    api.create(person())
+
+    (message,) = take_messages(
+        act(superuser, "revoke", Consent.objects.get(), reason="They called")
+    )
+
+    assert "Enter an objection on the page of the report" in message
+    assert Consent.objects.get().status == "ATTESTED"
+
+
 def test_receipt_says_that_staff_withdrew(consent: Consent, superuser: Client):
     grant(consent.pk, 1, EVIDENCE)
     act(superuser, "revoke", consent, reason="Letter of 20 November")

@@ -400,6 +400,21 @@ def test_review_page_shows_all_facts_and_masks_people(
     assert html.count(f"{application.pk}/documents/") == 4
 
 
+def test_review_page_names_other_workspaces_of_the_company(owner, stranger, office):
+    """Somebody may pose as a company that is a customer already."""
+    first = in_review(owner.member)
+    review.approve(first.pk, by(reviewer()))
+    told = "Another workspace names this company, too:"
+    assert told not in read_page(office, change_url(first))
+
+    second = submitted(stranger.member)
+
+    html = read_page(office, change_url(second))
+    assert told in html
+    assert change_url(owner.workspace) in html.split(told)[1][:200]
+    assert told in read_page(office, change_url(first))
+
+
 def test_reading_a_document_needs_a_reason_and_is_recorded(owner, office):
     application = in_review(owner.member)
     document = application.documents.get(kind="DIRECTOR_ID")

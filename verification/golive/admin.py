@@ -293,6 +293,10 @@ def review_of(application: Any) -> dict[str, Any]:
     details = application.details | {"country": country}
     members = workspace.members.select_related("user").order_by("created_at", "id")
     earlier = workspace.applications.exclude(pk=application.pk).order_by("-id")
+    # The operator orders the checks of all companies: a number is one subject there.
+    same = Report.objects.filter(subject_id=result.report.subject_id) if result else []
+    others = Application.objects.filter(report__in=same).exclude(workspace=workspace)
+    others = others.select_related("workspace").defer("details").order_by("-id")
     reports = Report.objects.filter(workspace=workspace).order_by("-created_at", "-id")
     return {
         "details": _rows(details, LABELS, PUBLIC_DETAILS, is_open=is_open),
@@ -310,6 +314,7 @@ def review_of(application: Any) -> dict[str, Any]:
             (m, m.user.email if is_open else mask(m.user.email, "email"))
             for m in members[:MAX_ROWS]
         ],
+        "others": list(others[:MAX_ROWS]),
         "earlier": list(earlier.defer("details")[:MAX_ROWS]),
         "keys": ApiKey.objects.filter(workspace=workspace).count(),
         "reports": list(reports.defer("subject")[:5]),

@@ -1,9 +1,10 @@
 from django.contrib import admin
 
+from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.audit import MAX_REASON_LENGTH
 from verification.backoffice.model_admin import ReadOnlyAdmin, confirmation_page
 from verification.consents.links import consent_links
-from verification.consents.models import Consent, ConsentRecord
+from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.subject_decisions import (
     CONFIRMED_BY_STAFF,
     ConsentClosed,
@@ -66,13 +67,22 @@ class ConsentAdmin(HostedLinkAdmin):
         self.run_on_each(
             request,
             consents,
-            lambda row: withdraw(row.pk, row.generation, evidence, reason),
+            lambda row: _withdraw(row, evidence, reason),
             "revoked.",
             audited="revoked",
             reason=reason,
-            refusals=ConsentClosed,
+            refusals=(ConsentClosed, DecisionRefused),
         )
         return None
+
+
+def _withdraw(consent, evidence, reason):
+    if consent.status == ConsentStatus.ATTESTED:
+        raise DecisionRefused(
+            "The client attested it and holds it. Enter an objection on the page of "
+            "the report: it stops all use and monitoring."
+        )
+    withdraw(consent.pk, consent.generation, evidence, reason)
 
 
 @admin.register(ConsentRecord)
