@@ -88,6 +88,7 @@ HEMERA INFOTECH FZCO
 SHVABE OPTO-ELECTRONICS CO., LTD
 TANCHON COMMERCIAL BANK
 COMMERCIAL BANK OF SYRIA
+HELIOS
 NOOR HOLDING SAL
 深圳市顺吉电子科技有限公司
 """.strip().splitlines()
@@ -151,6 +152,7 @@ def test_listed_company_is_found_by_its_own_words(listed_companies, stated, list
         "Mombasa Shipping & Trading Ltd",
         "Athi River Steel Company",
         "Hodari Trading Company",
+        "Helios Hardware Ltd",
     ],
 )
 def test_common_words_of_companies_are_no_hit(listed_companies, stated):
