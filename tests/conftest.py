@@ -2,6 +2,7 @@ import asyncio
 import gc
 import re
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -196,6 +197,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000)
     gc.enable()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Make the template while the workers of a whole run read the tests."""
+    config = session.config
+    is_whole = config.args_source == pytest.Config.ArgsSource.TESTPATHS
+    if is_whole and config.option.dist != "no" and not config.option.collectonly:
+        threading.Thread(target=make_template).start()
 
 
 @pytest.hookimpl(tryfirst=True)
