@@ -13,6 +13,8 @@ from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
 from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import FakePaystack
+from tests.fakes.paystack import paystack as paystack
 from tests.workspaces.test_commands import differences, execute
 from tests.world.clients import Api, person
 from tests.world.payments import (
@@ -23,6 +25,7 @@ from tests.world.payments import (
     send_event,
 )
 from tests.world.refunds import GRACE, create_refund
+from tests.world.refunds import paystack_api as paystack_api
 from tests.world.refunds import send_waiting_refunds as send_refunds
 from tests.world.staff import superuser as superuser
 from verification.jobs.models import Job
@@ -92,40 +95,40 @@ def test_disputed_top_up_leaves_the_balance_until_won(
     assert sorted(entry.amount for entry in moved) == [-500, 500]
 
 
-def test_lost_dispute_leaves_the_balance(taker: CheckoutServer, live_api: Api):
-    before = live_api.account.balance
-    checkout = topped_up(live_api, taker)
-    taker.dispute(checkout.reference)
-    send_event(taker)
+def test_lost_dispute_leaves_the_balance(paystack: FakePaystack, paystack_api: Api):
+    before = paystack_api.account.balance
+    checkout = topped_up(paystack_api, paystack)
+    paystack.dispute(checkout.reference)
+    send_event(paystack)
     poll_checkouts(checkout)
 
     for _ in range(2):
-        end(taker, checkout, LOST)
+        end(paystack, checkout, LOST)
 
-    assert live_api.account.balance == before
+    assert paystack_api.account.balance == before
     assert Dispute.objects.get().status == "LOST"
     assert checkout.review_flags == ["DISPUTE_LOST"]
-    assert live_api.account.entries.filter(kind="ADJUSTMENT").count() == 1
+    assert paystack_api.account.entries.filter(kind="ADJUSTMENT").count() == 1
 
 
 def test_dispute_of_spent_money_makes_the_balance_negative(
-    taker: CheckoutServer, live_api: Api
+    paystack: FakePaystack, paystack_api: Api
 ):
-    account = live_api.account
+    account = paystack_api.account
     Account.objects.filter(pk=account.pk).update(credit_limit=0)
-    checkout = topped_up(live_api, taker)
-    balance = live_api.account.balance
+    checkout = topped_up(paystack_api, paystack)
+    balance = paystack_api.account.balance
     ledger.record_movements(
         ledger.Movement(
             account.pk, ledger.Kind.ADJUSTMENT, -(balance - 100), "spent on reports"
         )
     )
-    taker.dispute(checkout.reference)
-    send_event(taker)
+    paystack.dispute(checkout.reference)
+    send_event(paystack)
     poll_checkouts(checkout)
 
-    assert live_api.account.balance == -400
-    refused = live_api.post("/reports", {"reports": [person()]})
+    assert paystack_api.account.balance == -400
+    refused = paystack_api.post("/reports", {"reports": [person()]})
     assert refused.status_code == 402
     with pytest.raises(ledger.InsufficientBalance):
         ledger.record_movements(
@@ -133,19 +136,21 @@ def test_dispute_of_spent_money_makes_the_balance_negative(
         )
     with pytest.raises(IntegrityError, match="never_overdrawn"), transaction.atomic():
         Account.objects.filter(pk=account.pk).update(balance=-401)
-    assert live_api.account.balance == -400
-    topped_up(live_api, taker, 1000)
-    assert live_api.account.balance == 600
-    assert live_api.post("/reports", {"reports": [person()]}).status_code == 201
+    assert paystack_api.account.balance == -400
+    topped_up(paystack_api, paystack, 1000)
+    assert paystack_api.account.balance == 600
+    assert paystack_api.post("/reports", {"reports": [person()]}).status_code == 201
 
 
-def test_lost_dispute_of_a_payment_raises_a_flag(taker: CheckoutServer, live_api: Api):
-    made = live_api.create(candidate_item())
+def test_lost_dispute_of_a_payment_raises_a_flag(
+    paystack: FakePaystack, paystack_api: Api
+):
+    made = paystack_api.create(candidate_item())
     checkout = open_page(made)
-    taker.pay(checkout.reference)
+    paystack.pay(checkout.reference)
     poll_checkouts(checkout)
-    taker.dispute(checkout.reference)
-    end(taker, checkout, LOST)
+    paystack.dispute(checkout.reference)
+    end(paystack, checkout, LOST)
 
     assert (checkout.review_flags, checkout.disputed) == (["DISPUTE_LOST"], 250)
     assert payment_of(made).status == "PAID"
@@ -157,15 +162,15 @@ def test_lost_dispute_of_a_payment_raises_a_flag(taker: CheckoutServer, live_api
 
 
 def test_lost_dispute_that_is_won_later_leaves_no_flag(
-    taker: CheckoutServer, live_api: Api
+    paystack: FakePaystack, paystack_api: Api
 ):
-    checkout = open_page(live_api.create(candidate_item()))
-    taker.pay(checkout.reference)
+    checkout = open_page(paystack_api.create(candidate_item()))
+    paystack.pay(checkout.reference)
     poll_checkouts(checkout)
-    taker.dispute(checkout.reference)
-    end(taker, checkout, LOST)
+    paystack.dispute(checkout.reference)
+    end(paystack, checkout, LOST)
 
-    end(taker, checkout, WON)
+    end(paystack, checkout, WON)
 
     assert (checkout.review_flags, checkout.disputed) == ([], 0)
     assert Dispute.objects.get().status == "WON"
@@ -209,10 +214,10 @@ def dispute_during_refund(taker: Any, api: Api, how: dict[str, Any] | None) -> C
 
 @pytest.mark.parametrize("how", [None, LOST])
 def test_dispute_holds_the_money_of_a_refund_that_fails(
-    taker: CheckoutServer, live_api: Api, how: dict[str, Any] | None
+    paystack: FakePaystack, paystack_api: Api, how: dict[str, Any] | None
 ):
-    before = live_api.account.balance
-    checkout = dispute_during_refund(taker, live_api, how)
+    before = paystack_api.account.balance
+    checkout = dispute_during_refund(paystack, paystack_api, how)
     Job.objects.filter(function=JobName.POLL_DUE_CHECKOUTS).delete()
 
     send_refunds()
@@ -223,14 +228,17 @@ def test_dispute_holds_the_money_of_a_refund_that_fails(
     poll_due_checkouts()
     checkout.refresh_from_db()
     assert (checkout.refunded, checkout.disputed, checkout.refundable) == (0, 500, 0)
-    assert (live_api.account.balance, live_api.account.taken_back) == (before, 500)
+    assert (paystack_api.account.balance, paystack_api.account.taken_back) == (
+        before,
+        500,
+    )
 
 
 @pytest.mark.parametrize("how", [None, LOST])
 def test_reconciliation_finds_a_dispute_that_holds_too_little(
-    taker: CheckoutServer, live_api: Api, how: dict[str, Any] | None
+    paystack: FakePaystack, paystack_api: Api, how: dict[str, Any] | None
 ):
-    checkout = dispute_during_refund(taker, live_api, how)
+    checkout = dispute_during_refund(paystack, paystack_api, how)
     send_refunds()
     Checkout.objects.update(next_poll_at=None)
 
@@ -243,16 +251,16 @@ def test_reconciliation_finds_a_dispute_that_holds_too_little(
 
 
 def test_dispute_is_polled_again_when_the_provider_does_not_list_it(
-    taker: CheckoutServer, live_api: Api
+    paystack: FakePaystack, paystack_api: Api
 ):
-    checkout = topped_up(live_api, taker)
-    taker.dispute(checkout.reference)
-    taker.faults.path, taker.faults.status = "/dispute", 500
-    send_event(taker)
+    checkout = topped_up(paystack_api, paystack)
+    paystack.dispute(checkout.reference)
+    paystack.faults.path, paystack.faults.status = "/dispute", 500
+    send_event(paystack)
     poll_checkouts(checkout)
     assert (checkout.disputed, checkout.review_flags) == (0, ["DISPUTED"])
 
-    taker.faults.status = None
+    paystack.faults.status = None
     with time_machine.travel(now() + timedelta(minutes=3)):
         poll_due_checkouts()
 
@@ -261,9 +269,9 @@ def test_dispute_is_polled_again_when_the_provider_does_not_list_it(
 
 
 def test_open_dispute_holds_money_that_a_won_one_frees(
-    taker: CheckoutServer, live_api: Api
+    paystack: FakePaystack, paystack_api: Api
 ):
-    checkout = topped_up(live_api, taker)
+    checkout = topped_up(paystack_api, paystack)
     name, amount = checkout.transaction, Decimal(500)
     first = DisputeSnapshot("1", name, DisputeState.OPEN, amount, "KES")
     second = replace(first, dispute="2")
@@ -280,10 +288,12 @@ def elsewhere(checkout: Checkout) -> list[Any]:
     return list(provider.refunds_of(checkout.transaction))
 
 
-def test_staff_record_a_refund_elsewhere_once(taker: CheckoutServer, live_api: Api):
-    before = live_api.account.balance
-    checkout = topped_up(live_api, taker)
-    taker.give_back(checkout.reference, 20_000)
+def test_staff_record_a_refund_elsewhere_once(
+    paystack: FakePaystack, paystack_api: Api
+):
+    before = paystack_api.account.balance
+    checkout = topped_up(paystack_api, paystack)
+    paystack.give_back(checkout.reference, 20_000)
     poll_checkouts(checkout)
     assert checkout.review_flags == ["REFUNDED_ELSEWHERE"]
     (found,) = elsewhere(checkout)
@@ -296,7 +306,7 @@ def test_staff_record_a_refund_elsewhere_once(taker: CheckoutServer, live_api: A
         200,
         300,
     )
-    assert live_api.account.balance == before + 300
+    assert paystack_api.account.balance == before + 300
     refund = Refund.objects.get()
     assert (refund.cause, refund.status, refund.provider_refund) == (
         "ELSEWHERE",
@@ -310,15 +320,15 @@ def test_staff_record_a_refund_elsewhere_once(taker: CheckoutServer, live_api: A
 
 
 def test_dispute_holds_less_when_a_refund_elsewhere_becomes_known(
-    taker: CheckoutServer, live_api: Api
+    paystack: FakePaystack, paystack_api: Api
 ):
-    before = live_api.account.balance
-    checkout = topped_up(live_api, taker)
+    before = paystack_api.account.balance
+    checkout = topped_up(paystack_api, paystack)
     dispute = DisputeSnapshot(
         "1", checkout.transaction, DisputeState.LOST, Decimal(500), "KES"
     )
     record_disputes(checkout.pk, [dispute])
-    taker.give_back(checkout.reference, 20_000)
+    paystack.give_back(checkout.reference, 20_000)
     (found,) = elsewhere(checkout)
 
     record_refund_elsewhere(checkout.pk, found, reason="Their wish", by=GRACE)
@@ -327,36 +337,36 @@ def test_dispute_holds_less_when_a_refund_elsewhere_becomes_known(
     checkout.refresh_from_db()
     assert (checkout.refunded, checkout.disputed) == (200, 300)
     assert Dispute.objects.get().held_amount == 300
-    assert live_api.account.balance == before
+    assert paystack_api.account.balance == before
     # The command raises an error if the books do not add up.
     call_command("audit_ledger")
 
 
 def test_refund_elsewhere_of_spent_money_makes_the_balance_negative(
-    taker: CheckoutServer, live_api: Api
+    paystack: FakePaystack, paystack_api: Api
 ):
-    Account.objects.filter(pk=live_api.account.pk).update(credit_limit=0)
-    checkout = topped_up(live_api, taker)
-    left = live_api.account.balance
+    Account.objects.filter(pk=paystack_api.account.pk).update(credit_limit=0)
+    checkout = topped_up(paystack_api, paystack)
+    left = paystack_api.account.balance
     ledger.record_movements(
-        ledger.Movement(live_api.account.pk, ledger.Kind.ADJUSTMENT, -left, "spent")
+        ledger.Movement(paystack_api.account.pk, ledger.Kind.ADJUSTMENT, -left, "spent")
     )
-    taker.give_back(checkout.reference, 50_000)
+    paystack.give_back(checkout.reference, 50_000)
     (found,) = elsewhere(checkout)
 
     record_refund_elsewhere(checkout.pk, found, reason="Their wish", by=GRACE)
 
-    assert live_api.account.balance == -500
+    assert paystack_api.account.balance == -500
 
 
 def test_payment_is_refunded_when_all_went_back_elsewhere(
-    taker: CheckoutServer, live_api: Api
+    paystack: FakePaystack, paystack_api: Api
 ):
-    made = live_api.create(candidate_item())
+    made = paystack_api.create(candidate_item())
     checkout = open_page(made)
-    taker.pay(checkout.reference)
+    paystack.pay(checkout.reference)
     poll_checkouts(checkout)
-    taker.give_back(checkout.reference, 25_000)
+    paystack.give_back(checkout.reference, 25_000)
     (found,) = elsewhere(checkout)
 
     record_refund_elsewhere(checkout.pk, found, reason="Their wish", by=GRACE)
@@ -365,11 +375,10 @@ def test_payment_is_refunded_when_all_went_back_elsewhere(
 
 
 def test_staff_record_the_refund_of_the_providers_api(
-    taker: CheckoutServer, live_api: Api, superuser: Any
+    paystack: FakePaystack, paystack_api: Api, superuser: Any
 ):
-    checkout = topped_up(live_api, taker)
-    made = taker.give_back(checkout.reference, 20_000)
-    name = str(made["id"] if isinstance(made, dict) else made.id)
+    checkout = topped_up(paystack_api, paystack)
+    name = str(paystack.give_back(checkout.reference, 20_000).id)
     path = "/admin/payments/checkout/"
     chosen = {"action": "record_elsewhere", "_selected_action": str(checkout.pk)}
 
@@ -388,16 +397,14 @@ def test_staff_record_the_refund_of_the_providers_api(
     assert f"recorded refund {name} of 200.00: Their wish" in str(told)
 
 
-@pytest.mark.parametrize("table", ["dispute", "checkout"])
 def test_audit_finds_a_hold_that_does_not_add_up(
-    taker: CheckoutServer, live_api: Api, table: str
+    paystack: FakePaystack, paystack_api: Api
 ):
-    checkout = topped_up(live_api, taker)
-    taker.dispute(checkout.reference)
+    checkout = topped_up(paystack_api, paystack)
+    paystack.dispute(checkout.reference)
     poll_checkouts(checkout)
-    column = {"dispute": "held_amount", "checkout": "disputed"}[table]
 
-    execute(f"UPDATE payments_{table} SET {column} = 499")  # noqa: S608
-
-    assert differences()
-    execute(f"UPDATE payments_{table} SET {column} = 500")  # noqa: S608
+    for table, column in (("dispute", "held_amount"), ("checkout", "disputed")):
+        execute(f"UPDATE payments_{table} SET {column} = 499")  # noqa: S608
+        assert differences(), table
+        execute(f"UPDATE payments_{table} SET {column} = 500")  # noqa: S608

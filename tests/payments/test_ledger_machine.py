@@ -31,7 +31,7 @@ def prepaid_api(live_api: Api):
 
 
 def test_books_add_up_after_operations_in_any_order(prepaid_api: Api):
-    play(lambda done: Machine(prepaid_api, done), operations=60, steps=25)
+    play(lambda done: Machine(prepaid_api, done), operations=30, steps=25)
 
 
 @pytest.mark.slow

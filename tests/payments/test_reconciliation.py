@@ -146,24 +146,22 @@ def test_payment_missing_there_raises_a_flag(paystack_api, paystack):
     assert review_flags() == ["BOOKS_DIFFER"]
 
 
-@pytest.mark.parametrize(
-    ("there", "fault"),
-    [
-        ({"amount": 24900}, "249.00 KES was paid there, 250.00 KES here"),
-        ({"currency": "USD"}, "250.00 USD was paid there, 250.00 KES here"),
-        ({"id": 7}, "is transaction 7 there"),
-    ],
-)
-def test_other_amount_currency_or_transaction_raises_a_flag(
-    paystack_api, paystack, there, fault
-):
+def test_other_amount_currency_or_transaction_raises_a_flag(paystack_api, paystack):
     checkout = create_paid_checkout(paystack_api, paystack)
-    for name, value in there.items():
-        setattr(paystack.transactions[checkout.reference], name, value)
+    there = paystack.transactions[checkout.reference]
+    for name, value, fault in [
+        ("amount", 24900, "249.00 KES was paid there, 250.00 KES here"),
+        ("currency", "USD", "250.00 USD was paid there, 250.00 KES here"),
+        ("id", 7, "is transaction 7 there"),
+    ]:
+        right = getattr(there, name)
+        setattr(there, name, value)
 
-    assert differences() == [f"paystack {checkout.pk} {fault}"]
+        assert differences() == [f"paystack {checkout.pk} {fault}"]
 
-    assert review_flags() == ["BOOKS_DIFFER"]
+        assert review_flags() == ["BOOKS_DIFFER"], name
+        setattr(there, name, right)
+        Checkout.objects.update(review_flags=[])
 
 
 def test_days_since_a_backup_are_compared_up_to_today(paystack_api, paystack):
@@ -196,22 +194,23 @@ def test_payment_listed_on_the_day_before_agrees(paystack_api, paystack):
     assert reconcile("--provider", "paystack")
 
 
-@pytest.mark.parametrize("age", [0, 7, 30])
 def test_refund_that_failed_there_later_raises_a_flag(
-    paystack_api, paystack: FakePaystack, age: int
+    paystack_api, paystack: FakePaystack
 ):
     checkout = create_paid_checkout(paystack_api, paystack)
     refund = create_refund(checkout, 100)
     send_waiting_refunds()
     paystack.settle_refunds()
     send_waiting_refunds()
-    Refund.objects.update(ended_at=now() - timedelta(days=age))
     paystack.refunds[0].status = "failed"
+    for age in (0, 7, 30):
+        Checkout.objects.update(review_flags=[])
+        Refund.objects.update(ended_at=now() - timedelta(days=age))
 
-    assert differences() == [
-        f"paystack {checkout.pk} refund {refund.pk} is DONE here and FAILED there"
-    ]
-    assert review_flags() == ["BOOKS_DIFFER"]
+        assert differences() == [
+            f"paystack {checkout.pk} refund {refund.pk} is DONE here and FAILED there"
+        ]
+        assert review_flags() == ["BOOKS_DIFFER"], age
 
 
 def test_refund_failed_here_and_done_there_raises_a_flag(paystack_api, paystack):

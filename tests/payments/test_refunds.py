@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
 from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import Api, person
 from tests.world.payments import (
@@ -324,11 +325,8 @@ def spend(api: Api, amount: int) -> None:
 
 
 @pytest.fixture
-def checkout(taker: CheckoutServer, live_api: Api) -> Checkout:
-    checkout = open_page(live_api.create(candidate_item()))
-    taker.pay(checkout.reference)
-    poll_checkouts(checkout)
-    return checkout
+def checkout(paystack: FakePaystack, paystack_api: Api) -> Checkout:
+    return create_paid_checkout(paystack_api, paystack)
 
 
 def given_back_there(checkout: Checkout, amount: int = 100) -> str:
@@ -383,8 +381,11 @@ def test_daily_job_finds_a_refund_elsewhere(checkout: Checkout):
 
 @pytest.mark.parametrize("answer", ["came", "was lost"])
 def test_our_own_refunds_are_not_refunds_elsewhere(
-    checkout: Checkout, taker: CheckoutServer, answer: str
+    live_api: Api, taker: CheckoutServer, answer: str
 ):
+    checkout = open_page(live_api.create(candidate_item()))
+    taker.pay(checkout.reference)
+    poll_checkouts(checkout)
     create_refund(checkout, 100)
     taker.faults.half = answer == "was lost"
     send_waiting_refunds()
@@ -408,18 +409,15 @@ def test_refund_without_checkout_is_listed(checkout: Checkout):
 
 
 def test_unanswered_refund_is_compared_again_tomorrow(
-    checkout: Checkout, taker: CheckoutServer
+    checkout: Checkout, paystack: FakePaystack
 ):
     given_back_there(checkout)
-    taker.faults.path = (
-        f"verify/{checkout.pk}" if checkout.provider == "paystack" else "sessions"
-    )
-    taker.faults.status = 503
+    paystack.faults.path, paystack.faults.status = f"verify/{checkout.pk}", 503
 
     with time_machine.travel(now() + timedelta(days=1), tick=False):
         reconcile_yesterday()
         assert review_flags(checkout) == []
-    taker.faults.status = None
+    paystack.faults.status = None
     with time_machine.travel(now() + timedelta(days=2), tick=False):
         reconcile_yesterday()
 
