@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 # The member of a request item -> headings that people give its column
 SYNONYMS: dict[str, str] = {
@@ -114,9 +115,10 @@ def fold(text: str) -> str:
     return folded or text.strip()[:1]
 
 
-def folded(words: str) -> list[str]:
-    """Return the folded headings of a list with commas."""
-    return [fold(word) for word in words.split(",")]
+@cache
+def folded(words: str) -> tuple[str, ...]:
+    """Return the folded headings of a list with commas, which the code has written."""
+    return tuple(fold(word) for word in words.split(","))
 
 
 def is_footer(text: str) -> bool:

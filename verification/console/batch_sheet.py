@@ -317,7 +317,7 @@ def _words_of(member: str, choice: Choice) -> list[str]:
     words = folded(SYNONYMS.get(member, ""))
     if member == "fullName" and choice.is_company:
         words += folded(COMPANY_NAMES)
-    return [word for word in words if word]
+    return list(filter(None, words))
 
 
 def find_headings(sheet: Sheet, choice: Choice, offer: Offer) -> Sheet:
