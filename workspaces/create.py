@@ -8,6 +8,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from verification.db.ids import uuid7
 from verification.values.public_text import find_text_fault
 from workspaces.ledger import open_accounts
 from workspaces.models import Account, Member, Role, Workspace
@@ -24,13 +25,18 @@ def create_workspace(
     kind: Workspace.Kind = Workspace.Kind.BUSINESS,
     billing: Account.Billing = Account.Billing.PREPAID,
     contact: str = "",
+    workspace_id: UUID | None = None,
 ) -> Workspace:
     """Create a workspace with its two accounts.
 
     People outside see `contact`; it is the owner's address if it is empty.
     """
     workspace = Workspace.objects.create(
-        name=name, owner_email=owner_email, kind=kind, contact=contact or owner_email
+        pk=workspace_id or uuid7(),
+        name=name,
+        owner_email=owner_email,
+        kind=kind,
+        contact=contact or owner_email,
     )
     open_accounts(workspace, billing=billing)
     return workspace

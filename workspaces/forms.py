@@ -40,6 +40,7 @@ REAL_MONEY = [c for c in Account.Billing.choices if c[0] != Account.Billing.PLAY
 class WorkspaceForm(forms.ModelForm):
     owner = forms.EmailField(label="E-mail of the owner")
     billing = forms.ChoiceField(choices=REAL_MONEY, widget=UnfoldAdminSelectWidget)
+    page = forms.UUIDField(required=False, widget=forms.HiddenInput, initial=uuid7)
 
     class Meta:
         model = Workspace
@@ -52,6 +53,7 @@ class WorkspaceForm(forms.ModelForm):
             owner_email=email,
             kind=Workspace.Kind(self.cleaned_data["kind"]),
             billing=Account.Billing(self.cleaned_data["billing"]),
+            workspace_id=self.cleaned_data["page"],
         )
         assign_owner(workspace, email)
         return workspace

@@ -21,9 +21,12 @@ from tests.world.staff import (
     log_in,
     press_button,
     read_page,
+    take_messages,
 )
+from verification.backoffice.model_admin import SENT_BEFORE
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.widgets import NOT_OFFERED
+from verification.db.ids import uuid7
 from verification.privacy.models import (
     Correction,
     Disclosure,
@@ -124,6 +127,16 @@ def test_details_are_masked_until_they_are_revealed(officer: Client):
 
     press_button(officer, "reveal", row, reason="To answer her")
     assert "Wanjiku" in read_page(officer, change_url(row))
+
+
+def test_request_that_is_entered_twice_stands_once(officer: Client):
+    page = str(uuid7())
+    enter(officer, page=page)
+
+    again = enter(officer, page=page)
+
+    assert str(SubjectRequest.objects.get().pk) == page
+    assert take_messages(again)[-1] == SENT_BEFORE
 
 
 def test_officer_answers_once(officer: Client):

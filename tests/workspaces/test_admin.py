@@ -16,7 +16,9 @@ from tests.world.staff import (
     read_page,
     reveal,
     run_action,
+    take_messages,
 )
+from verification.backoffice.model_admin import SENT_BEFORE
 from verification.backoffice.widgets import NOT_OFFERED
 from verification.db.ids import uuid7
 from workspaces import keys
@@ -38,6 +40,24 @@ def test_new_workspace_gets_its_accounts(superuser):
     assert dict(billing) == {"sandbox": "PLAY", "production": "POSTPAID"}
     # And somebody who can open it.
     assert invitation_token("owner@baobab.test")
+
+
+def test_form_of_a_new_workspace_that_is_sent_twice_makes_one(superuser):
+    add = admin_url(Workspace, "add")
+    (page,) = re.findall(r'name="page" value="([^"]+)"', read_page(superuser, add))
+    filled = {
+        "name": "Baobab",
+        "owner": "owner@baobab.test",
+        "kind": "BUSINESS",
+        "billing": "POSTPAID",
+        "page": page,
+    }
+    superuser.post(add, filled)
+
+    again = superuser.post(add, filled)
+
+    assert again["Location"] == change_url(Workspace.objects.get())
+    assert take_messages(again)[-1] == SENT_BEFORE
 
 
 def test_new_workspace_needs_an_address(superuser):

@@ -21,7 +21,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
 from django.core.paginator import Paginator
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -44,6 +44,7 @@ from verification.backoffice.widgets import (
 from verification.db.ids import filter_by_number
 from verification.values.clock import now
 from verification.values.masking import DOTS, mask
+from verification.web.pages import read_id
 
 # The confirmation page sends this field.
 CONFIRMED_FIELD = "_confirmed"
@@ -81,6 +82,9 @@ class CheapPaginator(Paginator):
     @cached_property
     def count(self) -> int:
         return self.object_list.order_by()[: self.MAX_COUNT].count()
+
+
+SENT_BEFORE = "You had sent this already. It was entered once, and this is it."
 
 
 class BackofficeAdmin(ModelAdmin):
@@ -153,6 +157,27 @@ class BackofficeAdmin(ModelAdmin):
     def _get_obj_does_not_exist_redirect(self, *arguments: Any) -> HttpResponse:
         # Django would lead to the front page of the admin.
         raise Http404
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """Add a row once, if the form has its id in `page`."""
+        sent = self._row_of_page(request)
+        if sent is None:
+            try:
+                added: HttpResponse = super().add_view(request, form_url, extra_context)
+                return added
+            except IntegrityError:
+                # The other press was committed meanwhile.
+                sent = self._row_of_page(request)
+                if sent is None:
+                    raise
+        self.message_user(request, SENT_BEFORE, messages.INFO)
+        return redirect_back(request, sent)
+
+    def _row_of_page(self, request: HttpRequest) -> Any:
+        page = read_id(request.POST.get("page", ""))
+        return self.get_queryset(request).filter(pk=page).first() if page else None
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -19,6 +19,7 @@ from django.db import transaction
 from django.db.models import Count, Q
 from django.urls import reverse
 
+from verification.db.ids import uuid7
 from verification.jobs.queue import job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -56,6 +57,7 @@ def open_request(
     details: dict[str, Any] | None = None,
     proved_address: bytes | None = None,
     received_at: datetime | None = None,
+    request_id: UUID | None = None,
 ) -> SubjectRequest:
     """Enter a request in the register; call it in the transaction of the request.
 
@@ -68,6 +70,7 @@ def open_request(
         subject_id = report.subject_id
     at = received_at or now()
     return SubjectRequest.objects.create(
+        pk=request_id or uuid7(),
         kind=kind,
         origin=origin,
         workspace=workspace,

@@ -109,7 +109,7 @@ class WorkspaceAdmin(RevealingAdmin):
 
     def get_fields(self, request, obj=None):
         if obj is None:
-            return ["name", "owner", "kind", "billing"]
+            return ["name", "owner", "kind", "billing", "page"]
         may = self.has_change_permission(request, obj)
         return [field for field in self.fields if may or field != "erases"]
 

@@ -30,7 +30,7 @@ from verification.backoffice.model_admin import (
     is_uuid,
 )
 from verification.backoffice.widgets import Facts, FactsForm, dialog_verb
-from verification.db.ids import filter_by_number
+from verification.db.ids import filter_by_number, uuid7
 from verification.documents.statements import csv_file
 from verification.privacy.joins import candidates
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -100,6 +100,7 @@ class RequestForm(forms.ModelForm):
         widget=UnfoldAdminTextareaWidget,
         help_text="With the person's name and address. It is encrypted.",
     )
+    page = forms.UUIDField(required=False, widget=forms.HiddenInput, initial=uuid7)
 
     class Meta:
         model = SubjectRequest
@@ -135,6 +136,7 @@ class RequestForm(forms.ModelForm):
             workspace=typed["workspace"],
             details={"request": typed["text"]},
             received_at=received_at,
+            request_id=typed["page"],
         )
 
 
