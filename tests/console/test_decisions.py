@@ -17,7 +17,6 @@ from tests.world.decisions import (
 from tests.world.notices import wait
 from verification.backoffice.models import AuditEvent
 from verification.decisions.models import Decision, ReasonCode, SecondMemberRule
-from workspaces.models import Member, Role
 
 ASKED = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
 # The findings about ADVERSE speak for these.
@@ -139,28 +138,28 @@ def test_decline_without_a_reason_asks_with_those_that_the_findings_suggest(
     assert re.findall(r'name="codes" value="(\w+)" checked', html) == SUGGESTED
     unticked = {**fields, "confirmed": "on"}
     html = owner.post("reports-decide", unticked, report=report).content.decode()
+    assert "<title>Error:" in html
     assert "Choose at least one reason for a decline" in html
     assert not Decision.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("address", "says"),
-    [
-        (
-            {"email": "wanjiku@example.com", "phone": "+254712345678"},
-            "by e-mail and by SMS.",
-        ),
-        ({"email": "wanjiku@example.com"}, "their rights, by e-mail."),
-        ({}, "so you hand the notice over"),
-    ],
-)
-def test_decline_says_by_which_channels_the_notice_goes(owner, api: Api, address, says):
-    report = api.create(person(**address))["id"]
+CHANNELS = [
+    (
+        {"email": "wanjiku@example.com", "phone": "+254712345678"},
+        "by e-mail and by SMS.",
+    ),
+    ({"email": "wanjiku@example.com"}, "their rights, by e-mail."),
+    ({}, "so you hand the notice over"),
+]
+
+
+def test_decline_says_by_which_channels_the_notice_goes(owner, api: Api):
+    made = api.create(*[person(**address) for address, _says in CHANNELS])
     api.work()
 
-    html = owner.post("reports-decide", ASKED, report=report).content.decode()
-
-    assert says in " ".join(html.split())
+    for one, (_address, says) in zip(made, CHANNELS, strict=True):
+        answer = owner.post("reports-decide", ASKED, report=one["id"])
+        assert says in " ".join(answer.content.decode().split())
 
 
 def test_reason_that_contradicts_a_result_is_refused(owner, report):
@@ -169,15 +168,6 @@ def test_reason_that_contradicts_a_result_is_refused(owner, report):
     html = owner.post("reports-decide", fields, report=report).content.decode()
 
     assert "Contradicts the result of National identity" in html
-    assert not Decision.objects.exists()
-
-
-def test_decline_without_a_reason_shows_the_form_again(owner, report):
-    answer = owner.post("reports-decide", {"status": "DECLINED"}, report=report)
-
-    html = answer.content.decode()
-    assert "<title>Error:" in html
-    assert "Choose at least one reason for a decline" in html
     assert not Decision.objects.exists()
 
 
@@ -285,17 +275,6 @@ def test_member_who_has_not_read_the_newest_decision_is_told(owner, admin, repor
     assert "replaced by a later one" in owner.page("reports-detail", report=report)
 
 
-def test_role_that_was_taken_between_form_and_post_is_refused(admin, report):
-    admin.page("reports-detail", report=report)
-    Member.objects.filter(pk=admin.member.pk).update(role=Role.VIEWER)
-
-    answer = admin.post("reports-decide", FIELDS, report=report)
-
-    assert answer.status_code == 403
-    assert "Your role does not allow this" in answer.content.decode()
-    assert not Decision.objects.exists()
-
-
 def test_viewer_reads_decisions_and_has_no_form(viewer, api: Api, report):
     decide(deciding_api(api), report, DECLINE, note="Seen by viewers")
 
@@ -362,11 +341,11 @@ def test_owner_adds_rewords_and_deactivates_reasons(owner, report):
 
 
 def test_code_that_is_taken_or_malformed_is_refused(owner):
-    before = len(owner.page("settings-decisions"))
+    before = ReasonCode.objects.count()
     for code in ["ADVERSE_CREDIT", "rent", "R", "9_LIVES", "A" * 41]:
         fields = {"code": code, "text": "One", "text_sw": "Moja"}
 
         html = owner.post("settings-reason-add", fields).content.decode()
 
         assert "<title>Error:" in html, code
-        assert len(owner.page("settings-decisions")) == before, code
+    assert ReasonCode.objects.count() == before

@@ -35,7 +35,6 @@ from verification.console.policy_words import Names, sentence_of
 from verification.decisions.models import PolicyVersion
 from verification.decisions.policies import digest_of
 from verification.decisions.rules import read_rules
-from workspaces.models import Role
 
 DECLINE = {
     "fact_1": "CRB_SCORE.creditScore",
@@ -336,25 +335,20 @@ def test_member_reads_what_follows_of_a_decline_that_a_policy_proposes(owner, ap
     assert "No person has looked at it." not in html
 
 
-def test_policy_is_switched_off_once(owner, api: Api):
+def test_policy_is_switched_off_once_after_a_question(owner, api: Api):
     version = switch_on(api, APPROVE_LOW)
+    assert owner.get("policy-rule-add", version=version.pk).status_code == 404
+    assert owner.url("policy-off", version=version.pk) in owner.page("policy")
+    html = owner.page("policy-off", version=version.pk)
+    assert "Switch the policy off?" in html
+    version.refresh_from_db()
+    assert version.state == "ACTIVE"
 
     said = [owner.messages_after("policy-off", version=version.pk) for _ in range(2)]
     assert said == [
         ["The policy is switched off."],
         ["Nothing was done: the version is not active any more."],
     ]
-
-
-def test_switching_off_asks_first(owner, api: Api):
-    version = switch_on(api, APPROVE_LOW)
-    assert owner.url("policy-off", version=version.pk) in owner.page("policy")
-
-    html = owner.page("policy-off", version=version.pk)
-
-    assert "Switch the policy off?" in html
-    version.refresh_from_db()
-    assert version.state == "ACTIVE"
 
 
 def test_draft_is_deleted_and_another_made_of_a_former_version(owner, api: Api, draft):
@@ -367,26 +361,9 @@ def test_draft_is_deleted_and_another_made_of_a_former_version(owner, api: Api, 
     assert owner.messages_after("policy-open") == ["There is a draft already."]
 
 
-def test_member_whose_role_was_taken_switches_nothing_on(admin, draft):
-    admin.page("policy-version", version=draft.pk)
-    type(admin.member).objects.filter(pk=admin.member.pk).update(role=Role.VIEWER)
-
-    form = {"mode": "DECIDE", "seen": digest_of(draft)}
-    answer = admin.post("policy-activate", form, version=draft.pk)
-    assert answer.status_code == 403
-    draft.refresh_from_db()
-    assert draft.state == "DRAFT"
-
-
 def test_rule_of_no_number_is_not_found(owner, draft):
     assert owner.get("policy-rule", version=draft.pk, number=3).status_code == 404
     assert owner.get("policy-rule", version=draft.pk, number=0).status_code == 404
-
-
-def test_version_that_is_switched_on_cannot_be_edited(owner, api: Api):
-    version = switch_on(api, APPROVE_LOW)
-
-    assert owner.get("policy-rule-add", version=version.pk).status_code == 404
 
 
 def test_sentences_are_kiswahili(owner, draft):

