@@ -5,6 +5,7 @@ import time_machine
 from django.utils.timezone import now
 
 from verification.consents.models import Consent, ConsentRecord
+from verification.hosted import consent as consent_pages
 from verification.notifications.models import Notification
 
 pytestmark = pytest.mark.django_db
@@ -78,86 +79,68 @@ def test_five_wrong_answers_lock_the_link_for_a_while(ask):
         assert b"wants to check your details" in visitor.get().content
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        {},
-        {"day": "31", "month": "2", "year": "1990"},
-        {"day": "27", "month": "March", "year": "1990"},
-        {"day": "٢٧", "month": "3", "year": "1990"},
-        {"day": "27\0", "month": "3", "year": "1990"},
-    ],
-)
-def test_invalid_date_does_not_count_as_an_answer(ask, typed):
+def test_invalid_date_does_not_count_as_an_answer(ask):
     visitor = ask()
     visitor.open()
+    for typed, field in [
+        ({}, "id_day"),
+        ({"day": "31", "month": "2", "year": "1990"}, "id_day"),
+        ({"day": "27", "month": "March", "year": "1990"}, "id_day"),
+        ({"day": "٢٧", "month": "3", "year": "1990"}, "id_day"),
+        ({"day": "27\0", "month": "3", "year": "1990"}, "id_day"),
+        ({"day": "27", "month": "3", "year": "90"}, "id_year"),
+        ({"day": "27", "month": "3", "year": "190"}, "id_year"),
+        ({"day": "27", "month": "3", "year": "0"}, "id_year"),
+    ]:
+        answer = visitor.post("confirm", **typed)
 
-    visitor.post("confirm", **typed)
-
-    page = visitor.text()
-    assert "<title>Error: " in page
-    assert 'href="#id_day"' in page
+        page = visitor.browser.get(answer["Location"]).content.decode()
+        assert "<title>Error: " in page
+        assert f'href="#{field}"' in page, typed
+        told = "Write the year with four digits" in page
+        assert told is (field == "id_year")
     assert Consent.objects.get().wrong_answers == 0
 
 
-@pytest.mark.parametrize("typed", ["678A", "678a", " 678 A "])
-def test_end_of_the_id_number_passes_the_challenge(ask, typed):
+def test_end_of_the_id_number_passes_the_challenge(ask):
     subject = {"dateOfBirth": None, "country": "TZ", "idNumber": "1234-5678A"}
     visitor = ask(subject=subject)
     visitor.open()
     assert b"last four characters" in visitor.get().content
 
-    visitor.confirm(answer=typed)
+    visitor.confirm(answer=" 678 a ")
 
     visitor.grant()
     assert ConsentRecord.objects.get().evidence["confirmedBy"] == "ID_NUMBER_END"
 
 
-@pytest.mark.parametrize("year", ["90", "190", "0"])
-def test_two_digit_year_does_not_count_as_an_answer(ask, year):
+def lock_link(visitor):
+    """Lock the link for good, as the fourth time does."""
+    Consent.objects.update(locks=3)
+    for _ in range(5):
+        visitor.confirm(**WRONG)
+
+
+def test_wrong_answer_says_how_long_the_next_lock_is(ask):
     visitor = ask()
     visitor.open()
-
-    visitor.confirm(day="27", month="3", year=year)
-
-    page = visitor.text()
-    assert "Write the year with four digits" in page
-    assert 'href="#id_year"' in page
-    assert Consent.objects.get().wrong_answers == 0
-
-
-def lock_link(visitor, times):
-    for _ in range(times):
-        Consent.objects.filter(locked_until__isnull=False).update(locked_until=now())
-        for _ in range(5):
-            answer = visitor.confirm(**WRONG)
-    return answer
-
-
-@pytest.mark.parametrize(
-    ("locks", "told"),
-    [
+    for locks, told in [
         (0, "Then this link is locked for 15 minutes."),
         (1, "Then this link is locked for an hour."),
         (2, "Then this link is locked for a day."),
         (3, "Then this link does not work any more."),
-    ],
-)
-def test_wrong_answer_says_how_long_the_next_lock_is(ask, locks, told):
-    visitor = ask()
-    visitor.open()
-    lock_link(visitor, locks) if locks else None
-    Consent.objects.filter(locked_until__isnull=False).update(locked_until=now())
+    ]:
+        Consent.objects.update(locks=locks, wrong_answers=0)
 
-    answer = visitor.confirm(**WRONG)
+        answer = visitor.confirm(**WRONG)
 
-    assert told in visitor.browser.get(answer["Location"]).content.decode()
+        assert told in visitor.browser.get(answer["Location"]).content.decode()
 
 
 def test_visitor_of_a_locked_link_can_ask_the_client_for_another(api, ask):
     visitor = ask()
     visitor.open()
-    lock_link(visitor, 4)
+    lock_link(visitor)
 
     page = visitor.get()
     assert page.status_code == 410
@@ -179,7 +162,7 @@ def test_visitor_of_a_locked_link_can_ask_the_client_for_another(api, ask):
 def test_locked_link_does_not_deny_the_checks_of_a_granted_consent(api, ask):
     visitor = ask()
     visitor.open()
-    lock_link(visitor, 4)
+    lock_link(visitor)
     visitor.agree()
 
     page = visitor.text()
@@ -190,18 +173,17 @@ def test_locked_link_does_not_deny_the_checks_of_a_granted_consent(api, ask):
 
 
 @pytest.mark.usefixtures("new_minute")
-def test_network_with_too_many_tries_waits(ask, settings):
+def test_network_with_too_many_tries_waits(ask, monkeypatch):
+    monkeypatch.setattr(consent_pages, "CHALLENGES_PER_MINUTE", 2)
     visitor = ask()
     visitor.open()
 
-    statuses = [visitor.post("confirm").status_code for _ in range(61)]
+    statuses = [visitor.post("confirm").status_code for _ in range(3)]
 
-    assert statuses[:60] == [303] * 60
-    assert statuses[60] == 429
+    assert statuses == [303, 303, 429]
 
 
-@pytest.mark.parametrize("typed", ["PVT-12345", "pvt 12345", " PVT/123-45 "])
-def test_company_is_confirmed_by_its_registration_number(ask_company, typed):
+def test_company_is_confirmed_by_its_registration_number(ask_company):
     visitor = ask_company()
     visitor.open()
     page = visitor.text()
@@ -209,24 +191,23 @@ def test_company_is_confirmed_by_its_registration_number(ask_company, typed):
     for known in ("Baobab", "12345", "PVT"):
         assert known not in page
 
-    visitor.confirm(answer=typed)
+    visitor.confirm(answer=" pvt/123-45 ")
 
     assert "wants to check your company" in visitor.text()
 
 
-@pytest.mark.parametrize("typed", ["12345", "2345", "PVT-1234", "PVT-12346"])
-def test_part_of_the_registration_number_is_wrong(ask_company, typed):
+def test_part_of_the_registration_number_is_wrong(ask_company):
     visitor = ask_company()
     visitor.open()
 
-    visitor.confirm(answer=typed)
+    for typed in ("12345", "2345", "PVT-1234", "PVT-12346"):
+        visitor.confirm(answer=typed)
 
     assert "Confirm that it is your company" in visitor.text()
-    assert Consent.objects.get().wrong_answers == 1
+    assert Consent.objects.get().wrong_answers == 4
 
 
-@pytest.mark.parametrize("typed", ["P123456789Z", "p123456789z", " P-123 456 789 Z "])
-def test_company_without_registration_number_confirms_its_kra_pin(ask_company, typed):
+def test_company_without_registration_number_confirms_its_kra_pin(ask_company):
     visitor = ask_company(registrationNumber=None)
     visitor.open()
     page = visitor.text()
@@ -236,7 +217,7 @@ def test_company_without_registration_number_confirms_its_kra_pin(ask_company, t
 
     visitor.confirm(answer="789Z")
     assert Consent.objects.get().wrong_answers == 1
-    visitor.confirm(answer=typed)
+    visitor.confirm(answer=" p-123 456 789 z ")
 
     visitor.grant(name="Achieng Ouma", position="Director")
     assert ConsentRecord.objects.get().evidence["confirmedBy"] == "KRA_PIN"

@@ -22,7 +22,7 @@ def records(visitor):
     return [record.decision for record in found]
 
 
-def test_grant_advances_the_report(api, ask):
+def test_grant_advances_the_report_and_gives_a_receipt(api, ask):
     visitor = ask()
     visitor.prove()
 
@@ -33,7 +33,16 @@ def test_grant_advances_the_report(api, ask):
     report = api.report(visitor.report_id)
     assert report["status"] == "READY"
     assert report["consentState"]["status"] == "GRANTED"
-    assert "You agreed to the checks" in visitor.text()
+    html = visitor.text()
+    assert "You agreed to the checks" in html
+    record = ConsentRecord.objects.get()
+    assert record.number in html
+    assert bytes(record.notice_sha256).hex() in html
+    assert "<svg" in html
+    assert f'class="button other" href="{visitor.page}withdraw"' in html
+    pdf = visitor.get("receipt.pdf")
+    assert pdf["Content-Type"] == "application/pdf"
+    assert pdf.content.startswith(b"%PDF")
 
 
 def test_record_holds_the_shown_notice(ask):
@@ -50,23 +59,6 @@ def test_record_holds_the_shown_notice(ask):
     for line in record.evidence["text"].splitlines():
         for part in line.split(": ", 1):
             assert part in page
-
-
-def test_receipt_has_number_time_hash_and_withdrawal(ask):
-    visitor = ask()
-    visitor.prove()
-    visitor.grant()
-
-    html = visitor.text()
-
-    record = ConsentRecord.objects.get()
-    assert record.number in html
-    assert bytes(record.notice_sha256).hex() in html
-    assert "<svg" in html
-    assert f"{visitor.page}withdraw" in html
-    pdf = visitor.get("receipt.pdf")
-    assert pdf["Content-Type"] == "application/pdf"
-    assert pdf.content.startswith(b"%PDF")
 
 
 def test_reason_to_decline_is_optional(api, ask):
@@ -186,12 +178,11 @@ def test_minor_cannot_grant(api, ask_minor):
     assert Consent.objects.get().status == "PENDING"
 
 
-@pytest.mark.parametrize("language", ["en", "sw"])
-def test_minor_declines_and_the_client_reads_why(api, ask_minor, language):
+def test_minor_declines_and_the_client_reads_why(api, ask_minor):
     visitor = ask_minor()
     visitor.open()
     visitor.confirm(**BORN_2013)
-    visitor.get(lang=language)
+    visitor.get(lang="sw")
     shown = visible_text(visitor.text())
 
     visitor.post("under-age")
@@ -202,11 +193,7 @@ def test_minor_declines_and_the_client_reads_why(api, ask_minor, language):
     record = ConsentRecord.objects.get()
     assert record.evidence["text"] in shown
     assert record.evidence["confirmedBy"] == "DATE_OF_BIRTH"
-    heading = {
-        "en": "A parent or guardian decides",
-        "sw": "Mzazi au mlezi ndiye huamua",
-    }
-    assert heading[language] in visitor.text()
+    assert "Mzazi au mlezi ndiye huamua" in visitor.text()
     assert visitor.get("receipt.pdf").status_code == 200
 
 
@@ -372,18 +359,10 @@ def test_withdrawal_before_any_check_says_so(ask, draft):
     assert "No check was made." in pdf_text(visitor.get("receipt.pdf").content)
 
 
-@pytest.mark.parametrize(
-    ("language", "made", "waits", "not_made"),
-    [
-        ("en", "Done", "Waiting", "Not done"),
-        ("sw", "Umefanywa", "Unasubiri", "Haukufanywa"),
-    ],
-)
-def test_only_checks_that_were_made_have_a_tick(ask, language, made, waits, not_made):
+def test_only_checks_that_were_made_have_a_tick(ask):
     visitor = granted(ask)
-    visitor.get("", lang=language)
     results = CheckResult.objects.filter(report_id=visitor.report_id)
-    assert check_states(visitor.text()) == {False: [waits] * results.count()}
+    assert check_states(visitor.text()) == {False: ["Waiting"] * results.count()}
 
     first = results.first()
     results.exclude(pk=first.pk).update(
@@ -394,8 +373,8 @@ def test_only_checks_that_were_made_have_a_tick(ask, language, made, waits, not_
     )
 
     assert check_states(visitor.text()) == {
-        True: [made],
-        False: [not_made] * (results.count() - 1),
+        True: ["Done"],
+        False: ["Not done"] * (results.count() - 1),
     }
 
 
@@ -408,15 +387,9 @@ def check_states(html):
     return states
 
 
-def test_withdrawing_is_a_button(ask):
-    visitor = granted(ask)
-
-    assert f'class="button other" href="{visitor.page}withdraw"' in visitor.text()
-
-
 @pytest.mark.django_db(transaction=True)
 def test_one_of_a_simultaneous_grant_and_decline_wins(api, ask):
-    for _ in range(5):
+    for _ in range(3):
         visitor = ask()
         visitor.prove()
         form = visitor.form()

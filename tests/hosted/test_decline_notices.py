@@ -56,23 +56,15 @@ def proved(visitor: Visitor) -> str:
     return answer.content.decode()
 
 
-def test_link_asks_for_the_proof_first(officer: Officer, subject: Visitor):
-    decline(officer, subject.report_id)
-    visitor = reader()
-
-    page = visitor.browser.get(visitor.page, follow=True).content.decode()
-
-    assert CHALLENGE in page
-    assert DECLINED not in page
-    assert not NoticeFact.objects.exists()
-
-
 def test_proof_leads_to_the_notice_and_then_to_the_data(
     officer: Officer, subject: Visitor
 ):
     decline(officer, subject.report_id)
     visitor = reader()
-    visitor.browser.get(visitor.page)
+    page = visitor.browser.get(visitor.page, follow=True).content.decode()
+    assert CHALLENGE in page
+    assert DECLINED not in page
+    assert not NoticeFact.objects.exists()
     visitor.page = visitor.page.removesuffix("notice")
     visitor.confirm()
 
@@ -106,7 +98,8 @@ def test_page_names_client_bureau_reasons_and_rights(
 ):
     decline(officer, subject.report_id)
 
-    page = proved(reader())
+    visitor = reader()
+    page = proved(visitor)
 
     text = visible_text(page)
     for words in (
@@ -128,9 +121,12 @@ def test_page_names_client_bureau_reasons_and_rights(
     assert "<script" not in page
     kinds = [fact.kind for fact in NoticeFact.objects.all()]
     assert kinds == ["OPENED"]
+    # A person decided.
+    visitor.post("/review")
+    assert not SubjectRequest.objects.filter(kind="REVIEW").exists()
 
 
-def test_page_is_in_kiswahili(officer: Officer, subject: Visitor):
+def test_page_and_tagged_pdf_are_in_kiswahili(officer: Officer, subject: Visitor):
     decline(officer, subject.report_id)
     visitor = reader("sw")
 
@@ -138,6 +134,11 @@ def test_page_is_in_kiswahili(officer: Officer, subject: Visitor):
 
     assert "Ombi lako lilikataliwa" in text
     assert "Vigezo vyetu vingine visivyotimizwa" in text
+    document = PdfReader(io.BytesIO(visitor.get("/notice.pdf").content))
+    text = "".join(page.extract_text() for page in document.pages)
+    assert "Sababu kuu" in text
+    assert "Sandbox Credit Bureau" in text
+    assert document.trailer["/Root"]["/MarkInfo"]["/Marked"]
 
 
 def test_first_visit_alone_is_a_fact(officer: Officer, subject: Visitor):
@@ -172,25 +173,6 @@ def test_reading_serves_a_notice_that_no_message_brought(
     assert notice.served_at == fact.at
     assert notice.waits_until is not None
     assert "does not count yet. Until" in text
-
-
-@pytest.mark.parametrize(
-    ("language", "words"),
-    [("en", "The main reasons"), ("sw", "Sababu kuu")],
-)
-def test_pdf_is_tagged_and_in_the_language(
-    officer: Officer, subject: Visitor, language: str, words: str
-):
-    decline(officer, subject.report_id)
-    visitor = reader(language)
-    proved(visitor)
-
-    document = PdfReader(io.BytesIO(visitor.get("/notice.pdf").content))
-
-    text = "".join(page.extract_text() for page in document.pages)
-    assert words in text
-    assert "Sandbox Credit Bureau" in text
-    assert document.trailer["/Root"]["/MarkInfo"]["/Marked"]
 
 
 def test_waiting_decline_says_until_when(api: Api, officer: Officer, subject: Visitor):
@@ -261,6 +243,8 @@ def test_decline_without_a_person_offers_a_review(api: Api, subject: Visitor):
 
     assert "No person has looked at it." in text
     assert ASK in text
+    assert visitor.get("/review").status_code == 405
+    assert not SubjectRequest.objects.filter(kind="REVIEW").exists()
     for _ in range(2):
         assert visitor.post("/review").status_code == 303
     assert "You asked for it on" in visible_text(visitor.text())
@@ -268,15 +252,6 @@ def test_decline_without_a_person_offers_a_review(api: Api, subject: Visitor):
     assert (request.answered_at, request.origin) == (None, "SUBJECT")
     trail = api.get(f"/reports/{subject.report_id}/events").json()["events"]
     assert trail[-1]["trigger"] == "review by a person asked for"
-
-
-def test_get_asks_for_no_review(api: Api, subject: Visitor):
-    decline_by_policy(api, subject.report_id)
-    visitor = reader()
-    proved(visitor)
-
-    assert visitor.get("/review").status_code == 405
-    assert not SubjectRequest.objects.filter(kind="REVIEW").exists()
 
 
 def test_decision_of_a_person_answers_the_review(
@@ -313,14 +288,4 @@ def test_decline_that_counts_no_more_offers_no_review(
     assert "your application is approved" in text
     assert ASK not in text
     assert "A person looks at it" not in text
-    assert not SubjectRequest.objects.filter(kind="REVIEW").exists()
-
-
-def test_decline_of_a_person_offers_no_review(officer: Officer, subject: Visitor):
-    decline(officer, subject.report_id)
-    visitor = reader()
-    proved(visitor)
-
-    visitor.post("/review")
-
     assert not SubjectRequest.objects.filter(kind="REVIEW").exists()

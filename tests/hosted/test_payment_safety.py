@@ -16,6 +16,7 @@ from tests.world.orders import PAYER, count_rows
 from tests.world.payer import Payer, create_payer, poll_providers
 from tests.world.threads import run_at_once
 from verification import links
+from verification.hosted import payment
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
 from verification.payments.settlement import MIN_POLL_INTERVAL
@@ -54,10 +55,12 @@ def test_every_wrong_link_gets_the_same_answer(api: Api):
         assert not answer.cookies
 
 
-@pytest.mark.parametrize("cookie", ["", "forged", "e30:1abc:def"])
-def test_without_a_visit_every_page_asks_for_the_link(api: Api, cookie):
+def test_without_a_visit_every_page_asks_for_the_link(api: Api):
     visitor = create_payer(api)
-    visitor.browser.cookies["visit"] = cookie
+    for cookie in ("", "e30:1abc:def"):
+        visitor.browser.cookies["visit"] = cookie
+        assert visitor.get().status_code == 403
+    visitor.browser.cookies["visit"] = "forged"
 
     for place in PLACES:
         assert visitor.get(place).status_code == 403
@@ -99,12 +102,11 @@ def test_get_requests_change_nothing(api: Api):
     visitor.pay()
     back = f"back/{visitor.checkout.pk}"
     before, told = count_rows(), Notification.objects.count()
-    for _ in range(2):
-        visitor.open()
-        for place in [*PLACES, back, f"?back={visitor.checkout.pk}", "?back=%00"]:
-            visitor.get(place)
-            visitor.browser.head(visitor.page + place)
-        visitor.browser.get(f"/sandbox/checkout/{visitor.checkout.pk}")
+    visitor.open()
+    for place in [*PLACES, back, f"?back={visitor.checkout.pk}", "?back=%00"]:
+        visitor.get(place)
+        visitor.browser.head(visitor.page + place)
+    visitor.browser.get(f"/sandbox/checkout/{visitor.checkout.pk}")
     poll_providers()
 
     # Only the job that asks the provider is woken.
@@ -136,7 +138,7 @@ def test_return_to_an_unknown_checkout_is_harmless(api: Api):
     page = visitor.come_back(f"{visitor.page}back/{uuid4()}?since=9")
 
     assert "Pay KES 250.00" in page
-    for since in ("x", "-1", "9" * 14, "²", "99999999999999"):
+    for since in ("x", "-1", "9" * 14, "²"):
         assert visitor.get(f"?back={uuid4()}&since={since}").status_code == 200
         assert visitor.get("state", since=since).status_code == 200
 
@@ -204,15 +206,16 @@ def test_form_of_another_site_is_refused(api: Api):
     assert not Checkout.objects.exists()
 
 
-def test_checkouts_of_one_link_are_limited(api: Api):
+def test_checkouts_of_one_link_are_limited(api: Api, monkeypatch):
+    monkeypatch.setattr(payment, "CHECKOUTS_PER_MINUTE", 2)
     visitor = create_payer(api)
 
     # Within one minute of the clock.
     with time_machine.travel(now().replace(second=1), tick=False):
         visitor.open()
-        statuses = [visitor.post("pay").status_code for _ in range(31)]
+        statuses = [visitor.post("pay").status_code for _ in range(3)]
 
-    assert statuses == [303] * 30 + [429]
+    assert statuses == [303, 303, 429]
 
 
 def test_form_of_70_kb_is_refused(api: Api):

@@ -22,6 +22,7 @@ from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckResult
 from verification.consents.links import MAX_WRONG_CODES, TRIES
 from verification.consents.models import Consent
+from verification.hosted import subject_data
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Channel, Kind, Notification
 from verification.notifications.recipients import block
@@ -299,7 +300,7 @@ def found_for(api: Api, ask: Any, **members: Any) -> Visitor:
     return visitor
 
 
-def test_page_says_what_was_found(api: Api, ask: Any):
+def test_page_pdf_and_json_say_what_was_found(api: Api, ask: Any):
     visitor = found_for(api, ask, subject={"idNumber": "90000002"}, reference="loan-7")
 
     text = visible_text(visitor.text())
@@ -319,6 +320,27 @@ def test_page_says_what_was_found(api: Api, ask: Any):
         assert words in text, words
     kept = Report.objects.get(pk=visitor.report_id).completed_at + timedelta(days=365)
     assert f"Kept until {format_nairobi(kept, 'j F Y')}" in text
+
+    answer = visitor.get("my-data.pdf")
+    assert answer["Content-Type"] == "application/pdf"
+    assert answer["Cache-Control"] == "no-store"
+    reader = PdfReader(io.BytesIO(answer.content))
+    text = " ".join(page.extract_text() for page in reader.pages)
+    assert "The register has another name for this ID number." in text
+    assert reader.xmp_metadata is not None
+    assert b"pdfuaid:part" in reader.xmp_metadata.stream.get_data()
+
+    answer = visitor.get("my-data.json")
+    assert answer["Content-Type"] == "application/json"
+    data = answer.json()
+    assert data["format"] == "subject-data/1"
+    (report,) = data["reports"]
+    assert report["subject"]["idNumber"] == "90000002"
+    assert report["consent"]["decisions"][0]["decision"] == "GRANTED"
+    identity = report["checks"][0]
+    assert (identity["check"], identity["score"]) == ("IDENTITY", 55)
+    assert identity["flags"][0]["code"] == "NAME_MISMATCH"
+    assert identity["details"]["nameMatch"] == "NO_MATCH"
 
 
 def test_subject_does_not_see_whose_number_was_typed(api: Api, ask: Any):
@@ -382,7 +404,7 @@ def test_page_with_every_check_is_small(api: Api, ask: Any):
         assert size_of(page) < PAGE_BYTES
 
 
-@pytest.mark.parametrize("number", ["20000001", "90000001", "90000002", "90000003"])
+@pytest.mark.parametrize("number", ["90000001", "90000002", "90000003"])
 def test_page_and_document_in_kiswahili_have_no_english(
     api: Api, ask: Any, number: str
 ):
@@ -430,8 +452,10 @@ def test_all_of_a_finding_has_words():
     assert {one.name for one in CATALOGUE} - set(finding_words.CLEAR) == set()
 
 
-@pytest.mark.parametrize("number", ["20000001", "90000003"])
-@pytest.mark.parametrize("check", ["CRB_FULL", "CRB_STANDARD"])
+@pytest.mark.parametrize(
+    ("check", "number"),
+    [("CRB_FULL", "90000003"), ("CRB_STANDARD", "20000001")],
+)
 def test_page_and_document_say_all_of_a_finding(
     api: Api, ask: Any, check: str, number: str
 ):
@@ -594,40 +618,6 @@ def test_page_says_that_a_report_is_restricted(api: Api, ask: Any):
     assert "You objected on" in visible_text(visitor.text())
 
 
-def test_pdf_has_the_same_content_and_is_accessible(api: Api, ask: Any):
-    visitor = found_for(api, ask, subject={"idNumber": "90000002"})
-
-    answer = visitor.get("my-data.pdf")
-
-    assert answer["Content-Type"] == "application/pdf"
-    assert answer["Cache-Control"] == "no-store"
-    reader = PdfReader(io.BytesIO(answer.content))
-    text = " ".join(page.extract_text() for page in reader.pages)
-    assert "The register has another name for this ID number." in text
-    assert reader.xmp_metadata is not None
-    assert b"pdfuaid:part" in reader.xmp_metadata.stream.get_data()
-    swahili = visitor.browser.get(f"{visitor.page}my-data.pdf?lang=sw").content
-    reader = PdfReader(io.BytesIO(swahili))
-    assert "Yaliyopatikana kukuhusu" in reader.pages[0].extract_text()
-
-
-def test_json_has_the_same_content_for_programs(api: Api, ask: Any):
-    visitor = found_for(api, ask, subject={"idNumber": "90000002"})
-
-    answer = visitor.get("my-data.json")
-
-    assert answer["Content-Type"] == "application/json"
-    data = answer.json()
-    assert data["format"] == "subject-data/1"
-    (report,) = data["reports"]
-    assert report["subject"]["idNumber"] == "90000002"
-    assert report["consent"]["decisions"][0]["decision"] == "GRANTED"
-    identity = report["checks"][0]
-    assert (identity["check"], identity["score"]) == ("IDENTITY", 55)
-    assert identity["flags"][0]["code"] == "NAME_MISMATCH"
-    assert identity["details"]["nameMatch"] == "NO_MATCH"
-
-
 def test_downloads_need_the_proof(granted: Visitor):
     data_page(granted)
 
@@ -637,12 +627,13 @@ def test_downloads_need_the_proof(granted: Visitor):
 
 
 @pytest.mark.usefixtures("new_minute")
-def test_downloads_are_limited(granted: Visitor):
+def test_downloads_are_limited(granted: Visitor, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(subject_data, "DOWNLOADS_PER_MINUTE", 2)
     granted.prove("data/")
 
-    statuses = [granted.get("my-data.json").status_code for _ in range(11)]
+    statuses = [granted.get("my-data.json").status_code for _ in range(3)]
 
-    assert statuses == [200] * 10 + [429]
+    assert statuses == [200, 200, 429]
 
 
 def test_page_costs_few_statements(
