@@ -52,6 +52,7 @@ def test_hit_has_its_list_and_its_score(opensanctions: FakeOpenSanctions):
             "lists": ["us_ofac_sdn"],
             "entryId": "NK-0",
             "name": "Sanction Testperson",
+            "matchedName": None,
             "topics": ["sanction"],
             "score": 1.0,
             "birthDates": ["1965"],

@@ -71,6 +71,21 @@ def test_hit_has_its_list_and_its_score(loaded):
     assert 0.9 < hit["score"] <= 1
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "primary", "matched"),
+    [
+        ("Testi Abu", "INDIVIDUAL", "ABDALLA TESTI MFANO", "Abu Testi"),
+        ("Abdalla Mfano", "INDIVIDUAL", "ABDALLA TESTI MFANO", "ABDALLA TESTI MFANO"),
+        ("Mfano General", "COMPANY", "MFANO TRADING COMPANY", "Mfano General Trading"),
+    ],
+)
+def test_hit_has_the_name_that_is_most_similar(loaded, name, kind, primary, matched):
+    answer = finding_of(name, "UN", subjectType=kind)
+
+    (hit,) = answer.details["hits"]
+    assert (hit["name"], hit["matchedName"]) == (primary, matched)
+
+
 def test_only_the_configured_lists_are_searched(loaded):
     assert finding_of("Abdalla Testi Mfano", "OFAC", "EU").flags == []
 

@@ -90,6 +90,7 @@ LABELS = {
     "reportedOn": _("Reported on"),
     "month": _("Month"),
     "entryId": _("Number of the entry"),
+    "matchedName": _("Most similar name of the entry"),
     "topics": _("Topics"),
     "score": _("Score"),
     "birthDates": _("Dates of birth"),

@@ -184,6 +184,7 @@ def _hit(result: Record) -> Hit:
         lists=_texts(result, "datasets"),
         entry=str(result.get("id") or "")[:200],
         name=str(result.get("caption") or "")[:200],
+        matched_name=None,
         topics=_texts(properties, "topics"),
         score=_score(result),
         birth_dates=_texts(properties, "birthDate"),

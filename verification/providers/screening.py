@@ -35,6 +35,8 @@ class Hit:
     lists: list[str]
     entry: str
     name: str
+    # The one of its names that resembles the subject's, if the source tells.
+    matched_name: str | None
     topics: list[str]
     score: float
     birth_dates: list[str]
@@ -137,6 +139,7 @@ def _details(hit: Hit) -> dict[str, Any]:
         "lists": hit.lists,
         "entryId": hit.entry,
         "name": hit.name,
+        "matchedName": hit.matched_name,
         "topics": hit.topics,
         "score": round(hit.score, 2),
         "birthDates": hit.birth_dates,

@@ -119,12 +119,12 @@ def _joined(name: str) -> Iterator[list[str]]:
                 yield [JOINED + one, *map(_spelt, others)]
 
 
+def _equally(word: str) -> float:
+    return 1.0
+
+
 def names_score(
-    stated: str,
-    listed: Iterable[str],
-    *,
-    is_company: bool,
-    weight: Weight = lambda word: 1.0,
+    stated: str, listed: Iterable[str], *, is_company: bool, weight: Weight = _equally
 ) -> float:
     """Return the best score over an entry's names, which come from comparable_names."""
     return max(
@@ -137,6 +137,18 @@ def names_score(
         ),
         default=0.0,
     )
+
+
+def most_similar_name(
+    stated: str, names: Iterable[str], *, is_company: bool, weight: Weight = _equally
+) -> str:
+    """Return the first of the most similar names."""
+
+    def score(name: str) -> float:
+        listed = comparable_names([name], is_company=is_company)
+        return names_score(stated, listed, is_company=is_company, weight=weight)
+
+    return max(names, key=score)
 
 
 def score_entry(

@@ -27,6 +27,7 @@ from verification.watchlists.matching import (
     comparable_names,
     letters_alike,
     max_changed_letters,
+    most_similar_name,
     people_score,
     stated_words,
     words_alike,
@@ -127,6 +128,9 @@ class PersonNameIndex:
                     found[entry] = max(score, found.get(entry, 0.0))
         return found
 
+    def most_similar(self, stated: str, names: Iterable[str]) -> str:
+        return most_similar_name(stated, names, is_company=False)
+
     def _candidates(self, ours: list[str], alike: WordScores, least: float) -> set[int]:
         joined = {
             place
@@ -191,6 +195,9 @@ class CompanyNameIndex:
                 for entry in self._entries[place]:
                     found[entry] = max(score, found.get(entry, 0.0))
         return found
+
+    def most_similar(self, stated: str, names: Iterable[str]) -> str:
+        return most_similar_name(stated, names, is_company=True, weight=self.weight)
 
     def _candidates(self, ours: list[str], alike: WordScores, least: float) -> set[int]:
         places = {

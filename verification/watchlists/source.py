@@ -96,15 +96,14 @@ class WatchLists:
         bonus = SAME_BIRTH if subject.get("dateOfBirth") else 0
         least = self._threshold - bonus - ROUNDING
         try:
-            scores = {
-                entry: (score, edition.list)
-                for edition in editions
-                for entry, score in get_name_index(edition, kind)
-                .search(name, least)
-                .items()
-            }
+            indexes = {each.list: get_name_index(each, kind) for each in editions}
         except EditionReplaced:
             raise Unavailable(UNAVAILABLE, REPLACED) from None
+        scores = {
+            entry: (score, list_name)
+            for list_name, index in indexes.items()
+            for entry, score in index.search(name, least).items()
+        }
         entries = list(ListEntry.objects.filter(pk__in=list(scores))) if scores else []
         if len(entries) < len(scores):
             raise Unavailable(UNAVAILABLE, REPLACED)
@@ -119,7 +118,8 @@ class WatchLists:
                 countries=entry.countries,
             )
             if score >= self._threshold:
-                hits.append(_hit(entry, list_name, score))
+                matched = indexes[list_name].most_similar(name, entry.names)
+                hits.append(_hit(entry, list_name, score, matched))
         return hits
 
 
@@ -132,11 +132,12 @@ def _is_latin(name: str) -> bool:
     )
 
 
-def _hit(entry: ListEntry, name: str, score: float) -> Hit:
+def _hit(entry: ListEntry, list_name: str, score: float, matched: str) -> Hit:
     return Hit(
-        lists=[name],
+        lists=[list_name],
         entry=entry.reference,
         name=entry.names[0],
+        matched_name=matched,
         topics=["sanction"],
         score=score,
         birth_dates=entry.birth_dates,
