@@ -158,9 +158,12 @@ class RevokeForm(FactsForm):
 
 
 class NoteForm(FactsForm):
+    """A note; `page` is its id, so a form that is sent twice adds one."""
+
     text = forms.CharField(
         label="Note", max_length=2000, widget=UnfoldAdminTextareaWidget
     )
+    page = forms.UUIDField(widget=forms.HiddenInput, initial=uuid7)
 
 
 class MovementForm(FactsForm):

@@ -22,6 +22,7 @@ from tests.world.staff import (
 )
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.widgets import NOT_OFFERED
+from verification.db.ids import uuid7
 from verification.reports.models import Report
 from verification.staff import customer
 from verification.staff.customer import REPORTS
@@ -151,8 +152,11 @@ def test_addresses_and_notes_are_masked_until_revealed(workspace, superuser, sta
 
 
 def test_note_names_its_author_and_is_sealed(workspace, superuser):
-    press_button(superuser, "add_note", workspace, text=TEXT)
+    page = str(uuid7())
+    press_button(superuser, "add_note", workspace, text=TEXT, page=page)
+    again = press_button(superuser, "add_note", workspace, text=TEXT, page=page)
 
+    assert "the note is there once" in again[-1]
     note = Note.objects.get()
     assert (note.author, note.text) == ("admin", TEXT)
     event = AuditEvent.objects.get(action="workspace.note-added")

@@ -5,6 +5,7 @@ from django.utils.html import format_html
 from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldBooleanWidget
 
+from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, RevealingAdmin
 from verification.backoffice.widgets import dialog_action, dialog_verb, redirect_back
 from verification.privacy.retention import MAX_COUNT, count_expired
@@ -146,8 +147,11 @@ class WorkspaceAdmin(RevealingAdmin):
         audited="note-added",
     )
     def add_note(self, request, form, workspace):
-        author, text = request.user.get_username(), form.cleaned_data["text"]
-        Note.objects.create(workspace=workspace, author=author, text=text)
+        author, typed = request.user.get_username(), form.cleaned_data
+        note = {"workspace": workspace, "author": author, "text": typed["text"]}
+        _, is_new = Note.objects.get_or_create(pk=typed["page"], defaults=note)
+        if not is_new:
+            raise DecisionRefused("You had sent this already: the note is there once.")
         return "The note is added."
 
     @dialog_action(
