@@ -152,16 +152,14 @@ def test_period_before_is_compared(owner, api):
     assert page.count('class="better"') == 1
 
 
-@pytest.mark.parametrize(
-    ("period", "steps"), [("month", "Day"), ("90", "Week from"), ("365", "Month")]
-)
-def test_long_periods_have_longer_steps(owner, api, period, steps):
+def test_long_periods_have_longer_steps(owner, api):
     store_day(api.workspace, today(), created=7)
-    rows = table(owner.page("figures", query={"period": period}), "reports")
+    for period, steps in {"month": "Day", "90": "Week from", "365": "Month"}.items():
+        rows = table(owner.page("figures", query={"period": period}), "reports")
 
-    assert rows[0][0] == steps
-    assert len(rows) <= 33
-    assert sum(int(row[-1]) for row in rows[1:-1]) == 7
+        assert rows[0][0] == steps
+        assert len(rows) <= 33
+        assert sum(int(row[-1]) for row in rows[1:-1]) == 7
 
 
 def test_period_from_a_day_to_a_day(owner, api):

@@ -147,9 +147,10 @@ def test_key_works_from_the_networks_that_a_member_names(owner, api, live_api):
 
 
 def test_production_keys_are_not_made_in_the_console(owner):
-    approve_workspace(owner.workspace)
     fields = {"name": "Loans", "scopes": ["reports:read"]}
 
+    assert owner.post("keys-create", fields, "production").status_code == 403
+    approve_workspace(owner.workspace)
     assert owner.post("keys-create", fields, "production").status_code == 403
     assert not ApiKey.objects.filter(environment="production").exists()
 

@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 import pytest
+from django.http import QueryDict
+from django.utils.http import urlencode
 
 from tests.console.test_decisions import UNREACHED
 from tests.world.clients import Api
@@ -31,7 +33,9 @@ from tests.world.policies import (
 )
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition, CheckPackage
+from verification.console.policy import PolicyRuleForm
 from verification.console.policy_words import Names, sentence_of
+from verification.decisions import policies
 from verification.decisions.models import PolicyVersion
 from verification.decisions.policies import digest_of
 from verification.decisions.rules import read_rules
@@ -139,18 +143,26 @@ FAULTS = [
     ({"fact_1": "NO_SUCH.score"}, "Select a valid choice"),
     ({"codes": []}, "Choose at least one reason for a decline"),
     ({"codes": ["NO_SUCH"]}, "Choose reasons that are offered here"),
-    ({"then": ""}, "Choose “Then”"),
 ]
 
 
 def test_rule_with_a_fault_shows_the_form_again(owner, draft):
+    workspace = owner.workspace
+    known, names = policies.known_to(workspace), Names.of(workspace)
+    choices = {"codes": [("CREDIT_SCORE_TOO_LOW", "Low")]}
     for fields, error in FAULTS:
-        answer = add(owner, draft, **fields)
+        typed = QueryDict(urlencode({**DECLINE, **fields}, doseq=True))
+        form = PolicyRuleForm(
+            typed, known=known, names=names, given={}, choices=choices
+        )
+        assert error in str(form.errors), fields
 
-        html = answer.content.decode()
-        assert answer.status_code == 200, fields
-        assert "<title>Error:" in html, fields
-        assert error in html, fields
+    answer = add(owner, draft, then="", codes=["NO_SUCH"])
+    html = answer.content.decode()
+    assert answer.status_code == 200
+    assert "<title>Error:" in html
+    assert "Choose “Then”" in html
+    assert error in html
 
 
 def test_five_conditions_are_kept_and_shown_again(owner, api: Api, draft):

@@ -141,16 +141,10 @@ def answered(api: Api) -> Api:
 FILTERED = [
     ({}, 5),
     ({"outcome": "2"}, 3),
-    ({"outcome": "4"}, 2),
-    ({"outcome": "5"}, 0),
     ({"problem": "validation-failed"}, 1),
-    ({"problem": "not-found"}, 0),
-    ({"route": "api/v1/reports"}, 3),
     ({"route": "api/v1/reports/<uuid:reportId>/launch"}, 1),
     ({"since": "2999-01-01T00:00"}, 0),
-    ({"until": "2999-01-01T00:00"}, 5),
     ({"until": "2020-01-01T00:00"}, 0),
-    ({"request_id": "unknown"}, 0),
     ({"outcome": "4", "route": "api/v1/reports"}, 1),
     ({"before": "no id"}, 5),
 ]
