@@ -1,5 +1,5 @@
 import re
-from itertools import cycle, product
+from itertools import cycle
 
 import pytest
 import time_machine
@@ -84,11 +84,12 @@ def test_page_of_an_unknown_or_malformed_id_is_not_found(superuser):
         ]
         # Django looks for the rows of these two as for that of the page.
         names = [name for name in names if not name.endswith(("_history", "_delete"))]
-        for name, wrong in product(names, (UNKNOWN_ID, bad)):
+        for name in names:
             # An error of the server would end the test here.
-            answer = superuser.get(page_of(name, wrong))
+            answer = superuser.get(page_of(name, UNKNOWN_ID))
             if name.endswith("_change"):
-                assert answer.status_code == 404, (name, wrong)
+                assert answer.status_code == 404, name
+                assert superuser.get(page_of(name, bad)).status_code == 404, name
 
 
 def page_of(name: str, object_id: str) -> str:
@@ -109,14 +110,6 @@ def test_lists_cost_constant_queries(rows, superuser, django_assert_max_num_quer
             read_page(superuser, list_url(model))
 
 
-def test_history_cannot_be_added_edited_or_deleted(rows, superuser):
-    row = Report.objects.first()
-    assert_read_only(superuser, row)
-    html = read_page(superuser, change_url(row))
-    assert 'name="_save"' not in html
-    assert "deletelink" not in html
-
-
 def test_all_history_is_read_only(superuser, rf, admin_user):
     request = rf.get("/admin/")
     request.user = admin_user
@@ -126,7 +119,12 @@ def test_all_history_is_read_only(superuser, rf, admin_user):
         assert not listed.has_change_permission(request), model
 
 
-def test_nothing_is_deleted(rows, superuser):
+def test_nothing_is_deleted_and_history_not_edited(rows, superuser):
+    report = Report.objects.first()
+    assert_read_only(superuser, report)
+    html = read_page(superuser, change_url(report))
+    assert 'name="_save"' not in html
+    assert "deletelink" not in html
     row = Workspace.objects.first()
 
     assert superuser.post(admin_url(Workspace, "delete", row.pk)).status_code == 403
@@ -259,16 +257,10 @@ def test_reveal_is_audited_with_reason_and_fields(report, superuser):
 
 
 def test_nothing_is_revealed_without_a_reason(report, superuser):
+    assert "reason" in read_page(superuser, reveal_url(report))
     for reason in ("", "  ", "x" * 501):
         data = {"reason": reason, "_form_submitted": "on"}
         assert superuser.post(reveal_url(report), data).status_code == 200
-
-    assert NUMBER not in read_page(superuser, change_url(report))
-    assert not revealed()
-
-
-def test_opening_the_dialog_reveals_nothing(report, superuser):
-    assert "reason" in read_page(superuser, reveal_url(report))
 
     assert NUMBER not in read_page(superuser, change_url(report))
     assert not revealed()
