@@ -95,25 +95,23 @@ def test_person_gets_a_link_to_their_data(known: Report):
     assert FOUND in visitor.see_data().content.decode()
 
 
-@pytest.mark.parametrize(
-    ("number", "address"),
-    [
-        (" 1234-5678 ", "Wanjiku+loan@KAMAU.test"),
-        ("A123456789Z", EMAIL),
-        ("12345678", "0712 345 678"),
-    ],
-)
 def test_spelling_of_number_and_address_makes_no_difference(
-    paying_api: Api, number: str, address: str, settings: Any
+    paying_api: Api, settings: Any
 ):
     settings.AFRICASTALKING_USERNAME, settings.AFRICASTALKING_API_KEY = "acacia", "key"
     order(paying_api, phone="+254712345678")
     by_pin = person(idNumber=None, kraPin="A123456789Z", email=EMAIL, **BORN)
     paying_api.create({**by_pin, "checksRequested": ["KRA_PIN"]})
 
-    assert ask(number, address).status_code == 303
+    for number, address in [
+        (" 1234-5678 ", "Wanjiku+loan@KAMAU.test"),
+        ("A123456789Z", EMAIL),
+        ("12345678", "0712 345 678"),
+    ]:
+        assert ask(number, address).status_code == 303
 
-    assert answer().outcome == "DONE"
+        assert answer().outcome == "DONE", number
+        Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
 
 
 def test_person_is_found_by_a_further_number(paying_api: Api):
@@ -147,19 +145,18 @@ def test_client_that_knows_another_address_is_not_named(known: Report):
     assert set(links_of(message)) == {"Acacia Lenders"}
 
 
-@pytest.mark.parametrize(
-    ("number", "address"),
-    [("87654321", EMAIL), (NUMBER, "otieno@odhiambo.test"), (NUMBER, "+254712345678")],
-)
-def test_unknown_number_or_address_gets_nothing(
-    known: Report, number: str, address: str, settings: Any
-):
+def test_unknown_number_or_address_gets_nothing(known: Report, settings: Any):
     settings.AFRICASTALKING_USERNAME, settings.AFRICASTALKING_API_KEY = "acacia", "key"
-    ask(number, address)
+    for number, address in [
+        ("87654321", EMAIL),
+        (NUMBER, "otieno@odhiambo.test"),
+        (NUMBER, "+254712345678"),
+    ]:
+        ask(number, address)
 
-    request = answer()
+        request = answer()
 
-    assert (request.outcome, request.details) == ("NOTHING_FOUND", None)
+        assert (request.outcome, request.details) == ("NOTHING_FOUND", None)
     assert not messages()
 
 
@@ -290,7 +287,7 @@ def test_flood_to_one_address_stores_and_sends_little(
 ):
     monkeypatch.setattr(page, "REQUESTS_PER_MINUTE", 100)
     statuses = set()
-    for _ in range(20):
+    for _ in range(6):
         statuses.add(ask(REMOTE_ADDR="198.51.100.7").status_code)
         Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
         answer()
@@ -377,9 +374,9 @@ def test_form_of_another_site_is_refused():
     assert not SubjectRequest.objects.exists()
 
 
-@pytest.mark.parametrize("method", ["put", "patch", "delete"])
-def test_other_methods_are_refused(method: str):
-    assert getattr(Client(), method)("/my-data").status_code == 405
+def test_other_methods_are_refused():
+    for method in ("put", "patch", "delete"):
+        assert getattr(Client(), method)("/my-data").status_code == 405
 
 
 def test_form_repeats_what_was_typed_as_text():

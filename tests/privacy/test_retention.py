@@ -128,40 +128,43 @@ def leave_alone(workspace: Workspace, days: int) -> None:
     Report.objects.update(updated_at=before)
 
 
-@pytest.mark.parametrize("status", STATUSES[:5])
-def test_report_that_a_suspension_stopped_is_cancelled_and_erased(
-    api: Api, workspace: Workspace, status: str
+# The running one last: bringing the others where they are would end it.
+UNDER_WAY = sorted(STATUSES[:5], key=lambda status: status == "RUNNING")
+
+
+def test_reports_that_a_suspension_stopped_are_cancelled_and_erased(
+    api: Api, workspace: Workspace
 ):
-    report_id = create_report_with_status(api, status)
+    for status in UNDER_WAY:
+        create_report_with_status(api, status)
     leave_alone(workspace, 366)
 
     erase_expired_reports()
 
-    report = Report.objects.get(pk=report_id)
-    assert (report.status, report.subject) == ("CANCELLED", None)
-    assert not report.results.filter(next_attempt_at__isnull=False).exists()
-    assert RetentionRun.objects.get().report_count == 1
+    reports = Report.objects.all()
+    assert [(one.status, one.subject) for one in reports] == [("CANCELLED", None)] * 5
+    assert not CheckResult.objects.filter(next_attempt_at__isnull=False).exists()
+    assert RetentionRun.objects.get().report_count == 5
     erase_expired_reports()
     assert RetentionRun.objects.count() == 1
 
 
-@pytest.mark.parametrize("status", STATUSES[1:5])
-def test_report_of_a_shorter_suspension_or_none_stays(
-    api: Api, workspace: Workspace, status: str
-):
-    report_id = create_report_with_status(api, status)
-    before = api.report(report_id)["status"]
+def test_reports_of_a_shorter_suspension_or_none_stay(api: Api, workspace: Workspace):
+    for status in UNDER_WAY:
+        if status != "DRAFT":
+            create_report_with_status(api, status)
+    before = [(one.pk, one.status, None) for one in Report.objects.order_by("pk")]
+    reports = Report.objects.order_by("pk").values_list("pk", "status", "erased_at")
     leave_alone(workspace, 364)
     erase_expired_reports()
-    assert Report.objects.get(pk=report_id).status == before
+    assert list(reports) == before
 
     leave_alone(workspace, 400)
     workspace.refresh_from_db()
     workspace.resume()
     erase_expired_reports()
 
-    report = Report.objects.get(pk=report_id)
-    assert (report.status, report.erased_at) == (before, None)
+    assert list(reports) == before
 
 
 def test_hold_keeps_a_report_that_a_suspension_stopped(api: Api, workspace: Workspace):
@@ -216,15 +219,13 @@ def test_erasing_twice_changes_nothing(api: Api, ended: str):
     assert RetentionRun.objects.count() == 1
 
 
-@pytest.mark.parametrize("column", ["subject_name", "purpose", "search_name"])
-def test_database_refuses_an_erased_report_with_a_name(
-    api: Api, ended: str, column: str
-):
+def test_database_refuses_an_erased_report_with_a_name(api: Api, ended: str):
     age(ended, 366)
     erase_expired_reports()
 
-    with pytest.raises(IntegrityError), transaction.atomic():
-        Report.objects.filter(pk=ended).update(**{column: "Wanjiku"})
+    for column in ("subject_name", "purpose", "search_name"):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Report.objects.filter(pk=ended).update(**{column: "Wanjiku"})
 
 
 def end_long_ago(api: Api, count: int) -> None:
@@ -268,15 +269,14 @@ def test_job_goes_on_in_another_run_when_its_time_is_up(
     assert "verification.privacy.retention.erase_expired_reports" in waiting
 
 
-@pytest.mark.parametrize(
-    "days",
-    [{"retention_days": 6}, {"sandbox_retention_days": 0}, {"retention_days": 3651}],
-)
-def test_database_refuses_a_retention_beyond_its_limits(
-    workspace: Workspace, days: dict[str, int]
-):
-    with pytest.raises(IntegrityError), transaction.atomic():
-        Workspace.objects.filter(pk=workspace.pk).update(**days)
+def test_database_refuses_a_retention_beyond_its_limits(workspace: Workspace):
+    for days in (
+        {"retention_days": 6},
+        {"sandbox_retention_days": 0},
+        {"retention_days": 3651},
+    ):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Workspace.objects.filter(pk=workspace.pk).update(**days)
 
 
 def test_staff_read_how_many_reports_fewer_days_erase(

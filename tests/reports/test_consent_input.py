@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.world.clients import ATTESTED, HOSTED, NOT_OBTAINED, Api, company, person
-from tests.world.orders import fault_codes, with_value
+from tests.world.orders import fault_codes, fault_codes_of_each
 from verification.consents.models import Consent
 
 METHODS = [
@@ -59,47 +59,53 @@ def test_each_report_has_its_own_link(api: Api):
     assert len(urls) == 120
 
 
-@pytest.mark.parametrize("member", [m for m in ATTESTED if m != "mode"])
-def test_hosted_consent_accepts_only_its_mode(api: Api, member: str):
-    item = {**person(), "consent": {**HOSTED, member: ATTESTED[member]}}
+def test_hosted_consent_accepts_only_its_mode(api: Api):
+    others = {k: v for k, v in ATTESTED.items() if k != "mode"}
+    others |= {"evidenceReference": "F-1"}
+    items = [
+        {**person(), "consent": {**HOSTED, member: value}}
+        for member, value in others.items()
+    ]
 
-    assert fault_codes(api, item) == {f"consent/{member}": "not-allowed-here"}
-
-
-def test_hosted_consent_accepts_no_evidence(api: Api):
-    item = with_value(
-        {**person(), "consent": HOSTED}, "consent/evidenceReference", "F-1"
-    )
-
-    assert fault_codes(api, item) == {"consent/evidenceReference": "not-allowed-here"}
+    assert fault_codes_of_each(api, items) == [
+        {f"consent/{member}": "not-allowed-here"} for member in others
+    ]
 
 
-@pytest.mark.parametrize(
-    "member", ["obtained", "obtainedAt", "method", "policyVersion"]
-)
-def test_attestation_needs_each_member(api: Api, member: str):
-    consent = {k: v for k, v in ATTESTED.items() if k != member}
+def test_attestation_needs_each_member(api: Api):
+    members = ("obtained", "obtainedAt", "method", "policyVersion")
+    items = [
+        {**person(), "consent": {k: v for k, v in ATTESTED.items() if k != member}}
+        for member in members
+    ]
 
-    assert fault_codes(api, {**person(), "consent": consent}) == {
-        f"consent/{member}": "required"
-    }
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_attestation_accepts_each_method(api: Api, method: str):
-    consent = {**ATTESTED, "method": method, "evidenceReference": "F-1"}
-
-    report = api.create({**person(), "consent": consent})
-
-    assert report["consentState"]["status"] == "ATTESTED"
-    assert Consent.objects.get().attestation["method"] == method
+    assert fault_codes_of_each(api, items) == [
+        {f"consent/{member}": "required"} for member in members
+    ]
 
 
-@pytest.mark.parametrize("method", ["FAX", "customer_web_form", ""])
-def test_attestation_refuses_unknown_methods(api: Api, method: str):
-    item = {**person(), "consent": {**ATTESTED, "method": method}}
+def test_attestation_accepts_each_method(api: Api):
+    consents = [
+        {**ATTESTED, "method": method, "evidenceReference": "F-1"} for method in METHODS
+    ]
 
-    assert fault_codes(api, item) == {"consent/method": "invalid-choice"}
+    reports = api.create(*[{**person(), "consent": one} for one in consents])
+
+    for method, report in zip(METHODS, reports, strict=True):
+        assert report["consentState"]["status"] == "ATTESTED"
+        consent = Consent.objects.get(report=report["id"])
+        assert consent.attestation["method"] == method
+
+
+def test_attestation_refuses_unknown_methods(api: Api):
+    items = [
+        {**person(), "consent": {**ATTESTED, "method": method}}
+        for method in ("FAX", "customer_web_form", "")
+    ]
+
+    codes = fault_codes_of_each(api, items)
+
+    assert codes == [{"consent/method": "invalid-choice"}] * 3
 
 
 def test_only_a_draft_accepts_consent_not_obtained(api: Api):

@@ -91,20 +91,19 @@ def test_key_is_read_without_its_quotes(api: Api):
     assert post_with_key(api, '""k-1""').content != first.content
 
 
-@pytest.mark.parametrize(
-    "key", ["", '""', "x" * 121, '"' + "x" * 121 + '"', "kéy", "a\tb", "a\x7f"]
-)
-def test_invalid_key_is_refused(api: Api, key: str):
-    problem = api.refused("/reports", BODY, Idempotency_Key=key)
+def test_invalid_key_is_refused(api: Api):
+    long = "x" * 121
+    for key in ("", '""', long, f'"{long}"', "kéy", "a\tb", "a\x7f"):
+        problem = api.refused("/reports", BODY, Idempotency_Key=key)
 
-    assert error_codes(problem) == {"Idempotency-Key": "invalid-format"}
+        assert error_codes(problem) == {"Idempotency-Key": "invalid-format"}
     assert not Report.objects.exists()
 
 
-@pytest.mark.parametrize("key", ["x", "x" * 120, '"' + "x" * 120 + '"', '"', "a b~!"])
-def test_valid_key_is_accepted(api: Api, key: str):
-    assert post_with_key(api, key).status_code == 201
-    assert post_with_key(api, key)["Idempotent-Replayed"] == "true"
+def test_valid_key_is_accepted(api: Api):
+    for key in ("x", "y" * 120, '"' + "x" * 120 + '"', '"', "a b~!"):
+        assert post_with_key(api, key).status_code == 201
+        assert post_with_key(api, key)["Idempotent-Replayed"] == "true"
 
 
 def test_key_belongs_to_workspace_and_environment(

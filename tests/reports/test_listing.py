@@ -265,26 +265,22 @@ def test_filters_work_alone_and_combined(api: Api, varied_reports: dict):
             found = page(api, size=200, **query)
             assert {r["id"] for r in found["content"]} == expected, query
             assert found["totalElements"] == len(expected)
-            assert page(api, size=1, page=1, **query)["totalElements"] == len(expected)
 
 
-@pytest.mark.parametrize(
-    ("moment", "first", "last"),
-    [
-        ("2026-03-01T00:00:00Z", "2026-03-01", "2026-03-01"),
-        ("2026-03-01T23:59:59.999999Z", "2026-03-01", "2026-03-01"),
-        ("2026-03-01T01:00:00+03:00", "2026-02-28", "2026-02-28"),
-        ("2024-02-29T12:00:00Z", "2024-02-29", "2024-02-29"),
-    ],
-)
-def test_day_filters_are_utc_and_inclusive(api: Api, moment, first, last):
+def test_day_filters_are_utc_and_inclusive(api: Api):
     report = api.create(company(), draft=True)
-    set_created_at(report["id"], datetime.fromisoformat(moment))
-    day = datetime.fromisoformat(first)
-    before, after = (str((day + timedelta(days=n)).date()) for n in (-1, 1))
+    for moment, first in [
+        ("2026-03-01T00:00:00Z", "2026-03-01"),
+        ("2026-03-01T23:59:59.999999Z", "2026-03-01"),
+        ("2026-03-01T01:00:00+03:00", "2026-02-28"),
+        ("2024-02-29T12:00:00Z", "2024-02-29"),
+    ]:
+        set_created_at(report["id"], datetime.fromisoformat(moment))
+        day = datetime.fromisoformat(first)
+        before, after = (str((day + timedelta(days=n)).date()) for n in (-1, 1))
 
-    assert ids(api, **{"from": first, "to": last}) == [report["id"]]
-    assert ids(api, **{"from": after}) == ids(api, to=before) == []
+        assert ids(api, **{"from": first, "to": first}) == [report["id"]]
+        assert ids(api, **{"from": after}) == ids(api, to=before) == []
 
 
 def test_day_filters_accept_the_whole_calendar(api: Api):

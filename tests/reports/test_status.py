@@ -141,16 +141,14 @@ IMPOSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("model", "status", "change"),
-    IMPOSSIBLE,
-    ids=[f"{model.__name__}-{next(iter(c))}-{s}" for model, s, c in IMPOSSIBLE],
-)
-def test_database_refuses_impossible_reports(api: Api, model, status, change):
+@pytest.mark.parametrize("status", sorted({status for _, status, _ in IMPOSSIBLE}))
+def test_database_refuses_impossible_reports(api: Api, status: str):
     create_report_with_status(api, status)
 
-    with pytest.raises(IntegrityError), transaction.atomic():
-        model.objects.update(**change)
+    for model, of, change in IMPOSSIBLE:
+        if of == status:
+            with pytest.raises(IntegrityError), transaction.atomic():
+                model.objects.update(**change)
 
 
 def test_result_is_charged_and_reversed_once_an_attempt(api: Api):
