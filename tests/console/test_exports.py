@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from django.utils.timezone import now
@@ -64,14 +65,13 @@ def test_form_begins_with_the_last_thirty_days(owner):
     assert f'name="last" value="{today:%Y-%m-%d}"' in html
 
 
-@pytest.mark.parametrize("kind", ["reports", "results"])
-@pytest.mark.parametrize("format", ["csv", "jsonl"])
-def test_details_about_people_are_masked(viewer, ordered, kind, format):
-    text = export(viewer, kind=kind, format=format)
+def test_details_about_people_are_masked(viewer, ordered):
+    for kind, format in product(["reports", "results"], ["csv", "jsonl"]):
+        text = export(viewer, kind=kind, format=format)
 
-    assert ordered[0]["id"] in text
-    for detail in DETAILS:
-        assert detail not in text
+        assert ordered[0]["id"] in text
+        for detail in DETAILS:
+            assert detail not in text, (kind, format)
 
 
 def test_masked_lines_keep_states_and_open_no_page(viewer, ordered):
@@ -125,20 +125,17 @@ def test_viewer_cannot_export_in_full(viewer, ordered):
     assert "masked" in AuditEvent.objects.get(action="export.started").reason
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_wrong_form_exports_nothing(owner):
+    for wrong in (
         {"kind": "keys"},
         {"format": "xlsx"},
         {"first": ""},
         {"first": "2020-01-01"},
         {"first": "2999-01-01"},
-    ],
-)
-def test_wrong_form_exports_nothing(owner, wrong):
-    answer = owner.post("exports", fields(**wrong))
+    ):
+        answer = owner.post("exports", fields(**wrong))
 
-    assert "<title>Error:" in answer.content.decode()
+        assert "<title>Error:" in answer.content.decode(), wrong
     assert not AuditEvent.objects.filter(action="export.started").exists()
 
 
