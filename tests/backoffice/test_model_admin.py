@@ -24,6 +24,7 @@ from tests.world.staff import (
     reveal_url,
     run_action,
 )
+from verification.accounts.models import Colleague
 from verification.backoffice import audit
 from verification.backoffice.approvals import is_second_person
 from verification.backoffice.model_admin import (
@@ -40,7 +41,7 @@ from verification.reports.models import Report, StatusChange
 from verification.values.masking import mask
 from webhooks.models import Event
 from workspaces.create import create_workspace
-from workspaces.models import Account, ApiKey, LedgerEntry, Workspace
+from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
 pytestmark = pytest.mark.django_db
 HISTORY = [
@@ -60,9 +61,26 @@ EDITABLE = [Workspace, Account, ApiKey, CheckDefinition]
 PERSONAL = ["98765432", "owner@acacia.test", "amina@payer.test"]
 
 
+# Lists whose search field finds everything
+SEARCHED = [Member, Colleague, Workspace, Account, Report, Rule, ApiKey]
+SEARCH_FORM = re.compile(
+    r'<form[^>]*>(?:(?!</form>).)*aria-label="Search everything by name', re.DOTALL
+)
+# Lists whose rows name their report by its number
+NUMBERED = [CheckResult, Consent, LedgerEntry, Event]
+
+
 def test_every_list_and_page_opens_and_masks_personal_data(rows, superuser):
     for model in admin.site._registry:
         html = read_page(superuser, list_url(model))
+        if model in SEARCHED:
+            form = SEARCH_FORM.search(html)
+            assert form, model
+            assert 'method="post" action="/admin/search"' in form[0].replace("\n", " ")
+            assert 'id="searchbar"' not in html, model
+        if model in NUMBERED:
+            row = model.objects.exclude(report_id=None).latest("pk")
+            assert Report.objects.get(pk=row.report_id).number in html, model
         for row in model.objects.order_by("-pk")[:2]:
             assert model not in HISTORY or str(row.pk) in html, model
             html += read_page(superuser, change_url(row))
@@ -245,17 +263,6 @@ def revealed() -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(action__endswith=".revealed"))
 
 
-def test_reveal_is_audited_with_reason_and_fields(report, superuser):
-    reveal(superuser, report, "Complaint 12")
-
-    (event,) = revealed()
-    assert (event.action, event.actor) == ("report.revealed", "admin")
-    assert (event.reason, event.fields) == ("Complaint 12", ["subject"])
-    assert event.object_id == str(report.pk)
-    assert event.workspace_id == report.workspace_id
-    assert NUMBER not in str(vars(event))
-
-
 def test_nothing_is_revealed_without_a_reason(report, superuser):
     assert "reason" in read_page(superuser, reveal_url(report))
     for reason in ("", "  ", "x" * 501):
@@ -275,9 +282,18 @@ def test_cross_site_form_reveals_nothing(report, admin_user):
     assert not revealed()
 
 
-def test_reveal_lasts_ten_minutes_on_one_page_and_session(report, superuser, staff):
+def test_reveal_is_audited_and_lasts_ten_minutes_on_one_page_and_session(
+    report, superuser, staff
+):
     other = CheckResult.objects.get(report=report, name="IDENTITY")
-    reveal(superuser, report)
+    reveal(superuser, report, "Complaint 12")
+
+    (event,) = revealed()
+    assert (event.action, event.actor) == ("report.revealed", "admin")
+    assert (event.reason, event.fields) == ("Complaint 12", ["subject"])
+    assert event.object_id == str(report.pk)
+    assert event.workspace_id == report.workspace_id
+    assert NUMBER not in str(vars(event))
 
     with time_machine.travel(now() + timedelta(minutes=9)):
         assert NUMBER in read_page(superuser, change_url(report))
