@@ -39,7 +39,8 @@ def returns(html: str) -> list[str]:
 
 
 def test_consent_page_shows_logo_name_colour_and_line(ask, brand):
-    html = ask().enter().content.decode()
+    visitor = ask()
+    html = visitor.enter().content.decode()
 
     sheet, picture = addresses(html)
     assert sheet.startswith("/brand/8a1c7c-")
@@ -51,6 +52,14 @@ def test_consent_page_shows_logo_name_colour_and_line(ask, brand):
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', html)
     assert "<style" not in html
     assert " style=" not in html
+    css = Client().get(sheet).content.decode()
+    assert css.startswith("@media screen{:root{--accent:#8a1c7c;--on-accent:#ffffff;")
+    assert "prefers-color-scheme:dark" in css
+    assert "url(" not in css
+    # The line is shown in the language of the page.
+    html = visitor.get(lang="sw").content.decode()
+    assert LINE_SW in html
+    assert LINE not in html
 
 
 def test_logo_stands_beside_the_reviewed_name(api, ask, brand):
@@ -61,16 +70,6 @@ def test_logo_stands_beside_the_reviewed_name(api, ask, brand):
 
     html = visitor.get().content.decode()
     assert "<strong><bdi>Acacia Lenders Limited (Acacia)</bdi></strong></span>" in html
-
-
-def test_line_is_shown_in_the_language_of_the_page(ask, brand):
-    visitor = ask()
-    visitor.prove()
-
-    html = visitor.get(lang="sw").content.decode()
-
-    assert LINE_SW in html
-    assert LINE not in html
 
 
 def test_line_in_one_language_is_shown_in_both(api, ask):
@@ -137,16 +136,6 @@ def test_files_are_kept_for_ever_and_depend_on_nobody(ask, brand):
         assert "Cookie" not in answer.get("Vary", "")
         assert not answer.cookies
         assert answer.content == Client().get(f"{path}?x=1").content
-
-
-def test_stylesheet_sets_colours_of_light_and_dark_screens(ask, brand):
-    sheet, _ = addresses(ask().enter().content.decode())
-
-    css = Client().get(sheet).content.decode()
-
-    assert css.startswith("@media screen{:root{--accent:#8a1c7c;--on-accent:#ffffff;")
-    assert "prefers-color-scheme:dark" in css
-    assert "url(" not in css
 
 
 @pytest.mark.parametrize(

@@ -82,14 +82,31 @@ def test_subject_disputes_a_finding_with_documents(subject: Visitor, api: Api):
     assert "wrong/" not in page
 
 
-def test_form_needs_both_answers(subject: Visitor):
-    answer = send(subject, ("id.pdf", pdf(), "application/pdf"), what=" ")
+def test_form_needs_both_answers_and_documents_that_are_what_they_claim(
+    subject: Visitor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(subject_rights, "FORMS_PER_MINUTE", 99)
+    where = subject.page + form_of(subject)
 
+    answer = send(subject, ("id.pdf", pdf(), "application/pdf"), what=" ")
     assert answer.status_code == 200
     page = answer.content.decode()
     assert "Say what is wrong" in page
     assert "were swapped." in page
     assert "Choose your documents again" in page
+    for files, said in REFUSED_DOCUMENTS:
+        assert said in send(subject, *files).content.decode()
+    for body, kind, status in [
+        (b'{"what": "x", "why": "y"}', "application/json", 200),
+        (b"what=x&why=y", "text/plain", 200),
+        (b"x" * 100, "multipart/form-data", 400),
+    ]:
+        refused = subject.browser.post(where, body, content_type=kind)
+        assert refused.status_code == status, body
+    with inspection.DOCUMENTS._slots, inspection.DOCUMENTS._slots:
+        answer = send(subject, ("id.pdf", pdf(), "application/pdf"))
+    assert (answer.status_code, answer["Retry-After"]) == (503, "60")
+    assert "Send it again in a minute" in answer.content.decode()
     assert not Correction.objects.exists()
 
 
@@ -99,16 +116,19 @@ REFUSED_DOCUMENTS = [
 ]
 
 
-def test_document_that_is_not_what_it_claims_is_refused(subject: Visitor):
-    for files, said in REFUSED_DOCUMENTS:
-        assert said in send(subject, *files).content.decode()
-    assert not Correction.objects.exists()
-
-
-def test_other_forms_stay_small(subject: Visitor):
+def test_large_form_and_one_of_another_site_are_refused(subject: Visitor):
+    large = ("id.pdf", pdf() + bytes(20 * 1024 * 1024), "application/pdf")
+    answer = send(subject, large)
+    assert answer.status_code == 413
+    assert "choose smaller files" in answer.content.decode()
+    # Other forms stay small.
     small = SimpleUploadedFile("id.pdf", bytes(70_000), "application/pdf")
-
     assert subject.post("confirm", documents=small).status_code == 413
+
+    where = form_of(subject)
+    subject.browser.handler.enforce_csrf_checks = True
+    assert subject.post(where, **SAID).status_code == 403
+    assert not Correction.objects.exists()
 
 
 def test_result_of_somebody_else_is_refused(subject: Visitor, api: Api):
@@ -155,17 +175,14 @@ def test_visitor_without_the_proof_is_led_to_it(subject: Visitor):
     assert not Correction.objects.exists()
 
 
-def test_disputed_finding_takes_no_second_form(subject: Visitor):
+def test_disputed_finding_takes_no_second_form_until_it_is_taken_back(
+    subject: Visitor,
+):
     where = form_of(subject)
-    send(subject)
-
+    page = send(subject)["Location"]
     assert subject.get(where)["Location"] == subject.page
     assert subject.post(where, **SAID)["Location"] == subject.page
     assert Correction.objects.count() == 1
-
-
-def test_subject_takes_it_back(subject: Visitor):
-    page = send(subject)["Location"]
 
     subject.browser.post(page)
 
@@ -254,15 +271,6 @@ def test_erased_report_has_no_form(subject: Visitor):
     assert subject.browser.get(page)["Location"] == subject.page
 
 
-def test_busy_inspection_asks_to_send_it_again(subject: Visitor):
-    with inspection.DOCUMENTS._slots, inspection.DOCUMENTS._slots:
-        answer = send(subject, ("id.pdf", pdf(), "application/pdf"))
-
-    assert (answer.status_code, answer["Retry-After"]) == (503, "60")
-    assert "Send it again in a minute" in answer.content.decode()
-    assert not Correction.objects.exists()
-
-
 def test_flood_of_forms_is_refused(subject: Visitor, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(subject_rights, "FORMS_PER_MINUTE", 2)
     where = form_of(subject)
@@ -271,37 +279,6 @@ def test_flood_of_forms_is_refused(subject: Visitor, monkeypatch: pytest.MonkeyP
 
     assert statuses[:2] == [200, 200]
     assert 429 in statuses
-    assert not Correction.objects.exists()
-
-
-def test_form_of_20_mb_is_refused(subject: Visitor):
-    large = ("id.pdf", pdf() + bytes(20 * 1024 * 1024), "application/pdf")
-
-    answer = send(subject, large)
-
-    assert answer.status_code == 413
-    assert "choose smaller files" in answer.content.decode()
-    assert not Correction.objects.exists()
-
-
-def test_body_that_is_no_form_opens_no_correction(subject: Visitor):
-    where = subject.page + form_of(subject)
-    for body, kind, status in [
-        (b'{"what": "x", "why": "y"}', "application/json", 200),
-        (b"what=x&why=y", "text/plain", 200),
-        (b"x" * 100, "multipart/form-data", 400),
-    ]:
-        assert (
-            subject.browser.post(where, body, content_type=kind).status_code == status
-        ), body
-        assert not Correction.objects.exists(), body
-
-
-def test_form_of_another_site_is_refused(subject: Visitor):
-    where = form_of(subject)
-    subject.browser.handler.enforce_csrf_checks = True
-
-    assert subject.post(where, **SAID).status_code == 403
     assert not Correction.objects.exists()
 
 

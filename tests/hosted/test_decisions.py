@@ -291,14 +291,9 @@ def test_grant_leads_a_paying_subject_to_the_payment(api, ask):
         "\N{NO-BREAK SPACE}", " "
     )
     assert f'class="button" href="{state["paymentUrl"]}"' in html
-
-
-def test_page_of_a_grant_asks_for_the_rest_after_a_part(api, ask):
-    visitor = granted(ask, paymentMode="CANDIDATE")
+    # After a part the page asks for the rest.
     end_checkout(open_page(api.report(visitor.report_id)), pays=100)
-
     page = visible_text(visitor.text()).replace("\N{NO-BREAK SPACE}", " ")
-
     assert "They begin when you have paid KES 150.00" in page
     assert "Pay KES 150.00" in page
 

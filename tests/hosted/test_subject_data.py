@@ -73,19 +73,18 @@ def codes() -> list[Notification]:
     return list(Notification.objects.filter(kind=Kind.ACCESS_CODE).order_by("id"))
 
 
-def test_subject_sees_the_data_after_the_challenge(granted: Visitor):
+def test_subject_sees_and_loads_the_data_after_the_challenge(granted: Visitor):
     page = data_page(granted)
     assert CHALLENGE in page
     assert FOUND not in page
+    for name in ("my-data.pdf", "my-data.json"):
+        answer = granted.get(name)
+        assert (answer.status_code, answer["Location"]) == (303, granted.page)
 
     granted.confirm()
 
-    assert FOUND in granted.text()
-
-
-def test_report_is_headed_by_its_number_and_day(granted: Visitor):
-    page = granted.see_data().content.decode()
-
+    page = granted.text()
+    assert FOUND in page
     (heading,) = re.findall("<h2 [^>]*>(Report .*?)</h2>", page)
     report = granted.consent.report
     ordered_at = format_nairobi(report.created_at, "j F Y, H:i T")
@@ -106,43 +105,31 @@ def test_address_gets_a_fresh_code(live_granted: Visitor):
     assert CODE in page
     assert FOUND not in page
     assert [one.recipient for one in codes()] == [EMAIL]
+    live_granted.post("code", answer="wrong")
+    page = live_granted.text()
+    assert CODE in page
+    assert FOUND not in page
 
     live_granted.post("code", answer=newest_code())
 
     assert FOUND in live_granted.text()
 
 
-def test_code_is_not_shown_for_a_wrong_code(live_granted: Visitor):
-    data_page(live_granted)
-    live_granted.confirm()
-    live_granted.post("code", answer="wrong")
-
-    page = live_granted.text()
-    assert CODE in page
-    assert FOUND not in page
-
-
-def test_subject_who_blocked_the_client_gets_the_code(live_granted: Visitor):
-    workspace = live_granted.consent.report.workspace_id
-    block(workspace, [(Channel.EMAIL, EMAIL)], Block.Reason.UNWANTED)
-
-    assert FOUND in live_granted.see_data().content.decode()
-
-
-def test_suspended_client_does_not_keep_the_code_back(live_granted: Visitor):
-    live_granted.consent.report.workspace.suspend("Unpaid invoices")
+def test_block_suspension_and_limit_of_the_client_keep_no_code_back(
+    live_granted: Visitor,
+):
+    workspace = live_granted.consent.report.workspace
+    block(workspace.pk, [(Channel.EMAIL, EMAIL)], Block.Reason.UNWANTED)
+    workspace.suspend("Unpaid invoices")
+    Workspace.objects.update(messages_per_day=0)
     data_page(live_granted)
     live_granted.confirm()
 
     send_due_notifications()
 
     assert [one.status for one in codes()] == ["SENT"]
-
-
-def test_limit_of_the_client_does_not_keep_the_code_back(live_granted: Visitor):
-    Workspace.objects.update(messages_per_day=0)
-
-    assert FOUND in live_granted.see_data().content.decode()
+    live_granted.post("code", answer=newest_code())
+    assert FOUND in live_granted.text()
 
 
 def test_request_that_is_open_shows_no_data(ask: Any):
@@ -379,17 +366,6 @@ def test_subject_does_not_see_whose_number_was_typed(api: Api, ask: Any):
     assert known["details"]["fullName"]
 
 
-def test_risky_score_without_a_flag_does_not_agree(api: Api, ask: Any):
-    visitor = found_for(api, ask)
-    assert "Agrees" in visitor.text()
-
-    results = CheckResult.objects.filter(report=visitor.report_id)
-    results.update(score=57, risk_level="MEDIUM")
-
-    assert "Needs a look" in visitor.text()
-    assert "Agrees" not in visitor.text()
-
-
 ABOUT_PEOPLE = [one for one in CATALOGUE if "INDIVIDUAL" in one.subject_types]
 
 
@@ -593,8 +569,12 @@ def test_page_shows_no_report_with_another_address(api: Api, ask: Any):
         assert "Of the victim" not in visitor.get(at).content.decode()
 
 
-def test_page_says_that_a_finding_is_disputed(api: Api, ask: Any):
+def test_page_says_that_a_finding_is_risky_disputed_or_restricted(api: Api, ask: Any):
     visitor = found_for(api, ask)
+    assert "Agrees" in visitor.text()
+    # A risky score does not agree, even without a flag.
+    CheckResult.objects.update(score=57, risk_level="MEDIUM")
+    Report.objects.update(restricted_at=now())
     report = Report.objects.get(pk=visitor.report_id)
     result = report.results.get(name="IDENTITY")
     request = open_request(
@@ -606,24 +586,12 @@ def test_page_says_that_a_finding_is_disputed(api: Api, ask: Any):
 
     text = visible_text(visitor.text())
 
+    assert "Needs a look" in text
+    assert "Agrees" not in text
+    assert "You objected on" in text
     assert "You said that this is wrong. It is being looked into." in text
     assert ", or later: an open question about it is settled first" in text
     assert f"{request.number}, National identity: Received" in pdf_text(visitor)
-
-
-def test_page_says_that_a_report_is_restricted(api: Api, ask: Any):
-    visitor = found_for(api, ask)
-    Report.objects.update(restricted_at=now())
-
-    assert "You objected on" in visible_text(visitor.text())
-
-
-def test_downloads_need_the_proof(granted: Visitor):
-    data_page(granted)
-
-    for name in ("my-data.pdf", "my-data.json"):
-        answer = granted.get(name)
-        assert (answer.status_code, answer["Location"]) == (303, granted.page)
 
 
 @pytest.mark.usefixtures("new_minute")

@@ -59,20 +59,6 @@ def test_payment_can_be_retried_when_a_checkout_fails(api: Api):
     assert pay_report(api, made)["paymentState"]["status"] == "PAID"
 
 
-def test_second_payment_is_refunded(api: Api):
-    made = api.create(candidate_item())
-    first = open_page(made)
-    Checkout.objects.update(url="")
-    second = open_page(made)
-    assert first.pk != second.pk
-    end_checkout(first)
-    end_checkout(second)
-    send_refunds()
-    (refund,) = Refund.objects.all()
-    assert (refund.checkout, refund.amount, refund.status) == (second, PRICE, "DONE")
-    assert api.report(made["id"])["paymentState"]["status"] == "PAID"
-
-
 def test_money_for_a_cancelled_report_is_refunded(api: Api):
     made = api.create(candidate_item())
     checkout = open_page(made)
