@@ -15,6 +15,7 @@ from tests.world.clients import Api, create_lender
 from tests.world.console import ConsoleVisitor
 from tests.world.members import create_member
 from tests.world.pages import OF_REVIEWED, create_page_rows, page_arguments
+from verification.backoffice.models import AuditEvent
 from verification.console.urls import PAGES
 from workspaces import members
 from workspaces.models import Member, Role, Workspace
@@ -148,6 +149,11 @@ TABLE = {
 QUERIES = {"queue-approve": {"all": "on"}}
 FORMS = {name for name, (_, sends) in TABLE.items() if sends}
 LINK = re.compile(r'<a\b[^>]* href="([^"#]+)')
+# Parts of a page whose links the browser fetches early
+EARLY = re.compile(r'<nav class="(?:side|tabs)".*?</nav>', re.DOTALL)
+LISTS = {"keys", "money", "monitoring", "reports", "requests", "queue"}
+# An e-mail has its own language and styles.
+FILES = ("-pdf", "-csv", "-results", "-document", "-certificate", "-html")
 FORM = re.compile(r'<form\b[^>]* method="post"[^>]*>')
 
 
@@ -197,6 +203,7 @@ def test_every_page_is_in_the_table():
 
 def test_each_role_opens_sends_and_is_offered_what_the_table_says(rows, visitors):
     assert set(visitors) == set(Role.values)
+    early, recorded, lists = set[str](), set[str](), 0
     for role, visitor in visitors.items():
         # A browser keeps its language.
         browser = ConsoleVisitor(visitor.member)
@@ -205,32 +212,51 @@ def test_each_role_opens_sends_and_is_offered_what_the_table_says(rows, visitors
             # Statements are read in a transaction of their own; see test_pages.
             if name not in STATEMENTS and is_lowest(role, sees or ALL):
                 query = {"lang": "sw", **QUERIES.get(name, {})}
+                before = AuditEvent.objects.count()
                 answer = browser.get(name, query=query, **more)
+                recorded |= {name} if AuditEvent.objects.count() > before else set()
                 assert answer.status_code == (200 if sees else 405), (role, name)
                 for page, of in offered(answer):
                     assert role in (TABLE[page][of] or ()), (role, name, page)
-                if sees:
-                    assert_safe(name, answer)
+                if sees and not name.endswith(FILES):
+                    html = answer.content.decode()
+                    assert_safe(name, answer, html)
+                    lists += count_lists(name, html)
+                    parts = "".join(EARLY.findall(html))
+                    early |= {page for page, _ in pages_at(LINK.findall(parts), 0)}
             if sees and role not in sees and name not in STATEMENTS:
                 assert visitor.get(name, **more).status_code == 403, (role, name)
             if sends is not None and role not in sends:
                 assert visitor.post(name, **more).status_code == 403, (role, name)
+    assert lists > len(LISTS)
+    # The browser fetches these early, so opening them is no action.
+    assert {"dashboard", "queue", "keys"} < early
+    assert not early & recorded
 
 
-def assert_safe(name: str, answer: Any) -> None:
+def assert_safe(name: str, answer: Any, html: str) -> None:
     """Assert that the page is not cached and has no script or style of its own."""
-    # An e-mail has its own language and styles; a part of a page is in its page.
-    files = ("-pdf", "-csv", "-results", "-document", "-certificate", "-html")
-    if name.endswith(files):
-        return
-    html = answer.content.decode()
     assert answer["Cache-Control"] == "no-store", name
     assert "unsafe" not in answer["Content-Security-Policy"], name
+    # A part of a page is in its page.
     assert name in {"find", "reports-progress"} or '<html lang="sw"' in html, name
     # Rules for the browser are no script.
     own = r'<script(?! src=| type="speculationrules">)| on\w+='
     assert not re.search(own, html), name
     assert 'style="' not in html, name
+
+
+def count_lists(name: str, html: str) -> int:
+    """Assert that tablets hide the same columns in head and rows; count the rows."""
+    if name not in LISTS:
+        return 0
+    rows = 0
+    for table in re.findall(r"<table .*?</table>", html, re.DOTALL):
+        head, *below = re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+        for row in below:
+            assert hidden_columns(row) == hidden_columns(head), name
+        rows += len(below)
+    return rows
 
 
 def offered(answer: Any) -> Iterator[tuple[str, int]]:
@@ -239,8 +265,12 @@ def offered(answer: Any) -> Iterator[tuple[str, int]]:
         return
     html, here = answer.content.decode(), answer.request["PATH_INFO"]
     actions = (re.search(r' action="([^"]+)', form) for form in FORM.findall(html))
-    links = [(link, 0) for link in LINK.findall(html)]
-    for url, of in [*links, *((a[1] if a else here, 1) for a in actions)]:
+    yield from pages_at(LINK.findall(html), 0)
+    yield from pages_at([action[1] if action else here for action in actions], 1)
+
+
+def pages_at(urls: list[str], of: int) -> Iterator[tuple[str, int]]:
+    for url in urls:
         try:
             found = resolve(urlsplit(url).path)
         except Resolver404:
@@ -370,18 +400,6 @@ def test_suspended_workspace_offers_its_owner_what_a_viewer_may_do(rows, owner):
                 assert "VIEWER" in (TABLE[page][of] or ()) or page in more, (name, page)
                 assert not of or page in SENT_WHILE_SUSPENDED, (name, page)
     assert "reports-new" not in dict(offered(owner.get("mailbox")))
-
-
-def test_lists_hide_the_same_columns_in_head_and_rows(rows, owner):
-    lists = 0
-    for name in ("keys", "money", "monitoring", "reports", "requests", "queue"):
-        html = owner.page(name)
-        for table in re.findall(r"<table .*?</table>", html, re.DOTALL):
-            head, *below = re.findall(r"<tr.*?</tr>", table, re.DOTALL)
-            for row in below:
-                assert hidden_columns(row) == hidden_columns(head), name
-                lists += 1
-    assert lists
 
 
 def hidden_columns(row: str) -> list[bool]:

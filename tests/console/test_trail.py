@@ -1,7 +1,5 @@
 """The audit trail records the actions of members."""
 
-import pytest
-
 from tests.world.clients import person
 from tests.world.deliveries import configure_receiver
 from tests.world.members import PASSWORD, create_user, invitation_token
@@ -126,9 +124,9 @@ def test_actions_on_rules_webhooks_and_workspace_are_recorded(owner, api):
     ]
 
 
-@pytest.mark.parametrize("name", ["keys-create", "settings", "webhooks-configure"])
-def test_refused_action_is_not_recorded(owner, viewer, name):
-    owner.post(name, {"name": ""})
-    viewer.post(name, {**KEY, **SETTINGS, **WEBHOOK})
+def test_refused_action_is_not_recorded(owner, viewer):
+    for name in ("keys-create", "settings", "webhooks-configure"):
+        owner.post(name, {"name": ""})
+        viewer.post(name, {**KEY, **SETTINGS, **WEBHOOK})
 
     assert actions() == []
