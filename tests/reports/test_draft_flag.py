@@ -1,5 +1,3 @@
-import pytest
-
 from tests.world.clients import Api, company
 from tests.world.orders import count_rows, fault_codes
 from verification.checks.models import CheckResult
@@ -9,42 +7,24 @@ from workspaces.models import LedgerEntry
 DRAFT, LAUNCHED = {**company(), "draft": True}, {**company(), "draft": False}
 
 
-@pytest.mark.parametrize(
-    ("top", "item", "status"),
-    [
-        ({}, company(), "RUNNING"),
-        ({"draft": False}, company(), "RUNNING"),
-        ({"draft": True}, company(), "DRAFT"),
-        ({}, DRAFT, "DRAFT"),
-        ({"draft": True}, LAUNCHED, "RUNNING"),
-        ({"draft": False}, DRAFT, "DRAFT"),
-        ({"draft": True}, {**company(), "draft": None}, "DRAFT"),
-    ],
-)
-def test_draft_flag_of_the_item_wins(api, top, item, status):
-    assert api.create(item, **top)["status"] == status
-
-
-def test_draft_flag_at_the_top_is_the_default(api: Api):
-    reports = api.create(company(), LAUNCHED, DRAFT, draft=True)
-
-    assert [one["status"] for one in reports] == ["DRAFT", "RUNNING", "DRAFT"]
+def test_draft_flag_of_the_item_wins(api: Api):
+    null = {**company(), "draft": None}
+    for top, statuses in [
+        ({}, "RUNNING DRAFT RUNNING RUNNING"),
+        ({"draft": False}, "RUNNING DRAFT RUNNING RUNNING"),
+        ({"draft": True}, "DRAFT DRAFT RUNNING DRAFT"),
+    ]:
+        made = api.create(company(), DRAFT, LAUNCHED, null, **top)
+        assert [one["status"] for one in made] == statuses.split(), top
 
 
 def test_misspelt_draft_flag_is_refused(api: Api):
     before = count_rows()
     for misspelt in ["Draft", "drafts", "isDraft", "draft "]:
-        assert (
-            fault_codes(api, company(), **{misspelt: True}).popitem()[1]
-            == "unknown-member"
-        )
-        assert (
-            fault_codes(api, {**company(), misspelt: True}).popitem()[1]
-            == "unknown-member"
-        )
-        in_subject = company(**{misspelt: True})
-        assert fault_codes(api, in_subject).popitem()[1] == "unknown-member", misspelt
-        assert count_rows() == before, misspelt
+        item, in_subject = {**company(), misspelt: True}, company(**{misspelt: True})
+        codes = fault_codes(api, item, in_subject, **{misspelt: True})
+        assert list(codes.values()) == ["unknown-member"] * 3, misspelt
+    assert count_rows() == before
 
 
 def test_draft_runs_and_bills_nothing(api: Api):

@@ -2,7 +2,6 @@ import json
 from datetime import timedelta
 from uuid import UUID
 
-import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule
@@ -22,32 +21,19 @@ def post_with_key(api: Api, key: str, body=BODY):
 
 
 def test_repeat_gets_the_first_answer_and_creates_nothing(api: Api):
-    first = post_with_key(api, "k-1")
+    body = {"reports": [company()] * 120}
+    first = post_with_key(api, "k-1", body)
+    # The reports change.
+    api.work()
     before = count_rows()
 
-    again = post_with_key(api, "k-1")
+    again = post_with_key(api, "k-1", body)
 
     assert (first.status_code, again.status_code) == (201, 201)
     assert again.content == first.content
     assert again["Idempotent-Replayed"] == "true"
     assert "Idempotent-Replayed" not in first
     assert count_rows() == before
-
-
-def test_repeat_gets_the_first_answer_when_the_report_has_changed(api: Api):
-    first = post_with_key(api, "k-1")
-    api.work()
-
-    assert post_with_key(api, "k-1").content == first.content
-
-
-def test_repeat_of_a_batch_gets_the_whole_answer(api: Api):
-    body = {"reports": [company()] * 120}
-
-    assert (
-        post_with_key(api, "k-1", body).content
-        == post_with_key(api, "k-1", body).content
-    )
     assert Report.objects.count() == 120
 
 
@@ -60,11 +46,11 @@ def test_key_of_another_request_is_refused(api: Api):
     assert Report.objects.count() == 1
 
 
-@pytest.mark.parametrize("change", [{"draft": False}, {"draft": None}, {"bogus": 1}])
-def test_any_difference_makes_another_request(api: Api, change: dict):
+def test_any_difference_makes_another_request(api: Api):
     post_with_key(api, "k-1")
 
-    assert post_with_key(api, "k-1", {**BODY, **change}).status_code == 422
+    for change in ({"draft": False}, {"draft": None}, {"bogus": 1}):
+        assert post_with_key(api, "k-1", {**BODY, **change}).status_code == 422
 
 
 def test_json_formatting_makes_no_other_request(api: Api):
@@ -92,18 +78,21 @@ def test_key_is_read_without_its_quotes(api: Api):
 
 
 def test_invalid_key_is_refused(api: Api):
-    long = "x" * 121
-    for key in ("", '""', long, f'"{long}"', "kéy", "a\tb", "a\x7f"):
+    for key in ("", '""', "x" * 121, '"' + "x" * 121 + '"', "kéy", "a\tb", "a\x7f"):
         problem = api.refused("/reports", BODY, Idempotency_Key=key)
-
         assert error_codes(problem) == {"Idempotency-Key": "invalid-format"}
     assert not Report.objects.exists()
 
 
 def test_valid_key_is_accepted(api: Api):
-    for key in ("x", "y" * 120, '"' + "x" * 120 + '"', '"', "a b~!"):
-        assert post_with_key(api, key).status_code == 201
-        assert post_with_key(api, key)["Idempotent-Replayed"] == "true"
+    # The longest, and the longest in quotes, which are no part of it
+    for first, again in [
+        ("x" * 120, '"' + "x" * 120 + '"'),
+        ('"', '"'),
+        ("a b~!",) * 2,
+    ]:
+        assert post_with_key(api, first).status_code == 201
+        assert post_with_key(api, again)["Idempotent-Replayed"] == "true"
 
 
 def test_key_belongs_to_workspace_and_environment(
@@ -174,17 +163,16 @@ def test_key_and_answer_are_not_readable_in_the_table(api: Api):
     assert not any(b"12345678" in bytes(value) for value in answer)
 
 
-@pytest.mark.parametrize("depth", [0, 300, 700])
-def test_body_without_a_canonical_form_is_refused(api: Api, depth: int):
+def test_body_without_a_canonical_form_is_refused(api: Api):
     wrong: object = 10**30
-    for _ in range(depth):
+    for depth in range(701):
+        if depth in {0, 300, 700}:
+            body, key = {**BODY, "x": wrong}, f"k-{depth}"
+            problem = api.refused("/reports", body, Idempotency_Key=key)
+            assert error_codes(problem) == {"#/x": "unknown-member"}
+            assert post_with_key(api, key).status_code == 201
+            assert post_with_key(api, key, body).status_code == 422
         wrong = [wrong]
-
-    problem = api.refused("/reports", {**BODY, "x": wrong}, Idempotency_Key="k-1")
-
-    assert error_codes(problem) == {"#/x": "unknown-member"}
-    assert post_with_key(api, "k-1").status_code == 201
-    assert post_with_key(api, "k-1", {**BODY, "x": wrong}).status_code == 422
 
 
 def test_answer_about_a_person_goes_with_the_erasure(api: Api):

@@ -66,46 +66,35 @@ def test_launch_is_refused_unless_a_draft(api: Api):
         ], status
 
 
-@pytest.mark.parametrize(
-    ("consent", "way_out"),
-    [
+def test_launch_without_consent_names_the_way_out(api: Api):
+    for consent, way_out in [
         (HOSTED, "send the subject the consentUrl"),
         (None, "edit the draft with one"),
         (NOT_OBTAINED, "edit the draft with consent.obtained true"),
-    ],
-)
-def test_launch_without_consent_names_the_way_out(api: Api, consent, way_out):
-    report = api.create({**two_checks(), "consent": consent}, draft=True)
+    ]:
+        report = api.create({**two_checks(), "consent": consent}, draft=True)
 
-    problem = api.refused(f"/reports/{report['id']}/launch")
-    assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
-    assert way_out in problem["detail"]
-    assert ("consentUrl" in problem["detail"]) is (consent == HOSTED)
+        problem = api.refused(f"/reports/{report['id']}/launch")
+        assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
+        assert way_out in problem["detail"]
+        assert ("consentUrl" in problem["detail"]) is (consent == HOSTED)
     api.post(f"/reports/{report['id']}/draft", {"consent": ATTESTED})
     assert launch(api, report["id"])["status"] == "RUNNING"
 
 
-@pytest.mark.parametrize(
-    ("status", "way_out"),
-    [
+def test_launch_needs_that_hosted_consent_is_given(api: Api):
+    report = api.create({**two_checks(), "consent": HOSTED}, draft=True)
+    for status, way_out in [
         ("DECLINED", "edit the draft with a consent"),
         ("WITHDRAWN", "edit the draft with a consent"),
         ("EXPIRED", "/consent/resend"),
-    ],
-)
-def test_launch_is_refused_when_consent_is_refused(api: Api, status, way_out):
-    report = api.create({**two_checks(), "consent": HOSTED}, draft=True)
-    Consent.objects.update(status=status)
+    ]:
+        Consent.objects.update(status=status)
 
-    problem = api.refused(f"/reports/{report['id']}/launch")
-    assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
-    assert way_out in problem["detail"]
-
-
-def test_launch_succeeds_with_hosted_consent_given(api: Api):
-    report = api.create({**two_checks(), "consent": HOSTED}, draft=True)
+        problem = api.refused(f"/reports/{report['id']}/launch")
+        assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
+        assert way_out in problem["detail"]
     Consent.objects.update(status="GRANTED")
-
     assert launch(api, report["id"])["status"] == "RUNNING"
 
 
@@ -119,12 +108,12 @@ def test_launch_without_consent_when_none_is_needed(api: Api):
     "mode",
     [{"paymentMode": "CANDIDATE"}, {"paymentMode": "THIRD_PARTY", "payer": PAYER}],
 )
-@pytest.mark.parametrize("status", ["PENDING", "FAILED"])
-def test_launch_is_refused_without_payment(api: Api, mode: dict, status: str):
+def test_launch_is_refused_without_payment(api: Api, mode: dict):
     report = api.create({**two_checks(), **mode}, draft=True)
-    Payment.objects.update(status=status)
 
-    assert reasons(api, report["id"]) == ["PAYMENT_OUTSTANDING"]
+    for status in ("PENDING", "FAILED"):
+        Payment.objects.update(status=status)
+        assert reasons(api, report["id"]) == ["PAYMENT_OUTSTANDING"]
     pay_report(api, report)
     assert launch(api, report["id"])["status"] == "RUNNING"
     assert movements(api) == []

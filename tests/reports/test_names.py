@@ -1,9 +1,7 @@
 import random
 
-import pytest
-
 from tests.world.clients import Api, company, person
-from tests.world.orders import fault_codes
+from tests.world.orders import fault_codes, faults_of_each
 
 UNUSUAL = [
     "Zoë 🦁 Kamau",
@@ -18,33 +16,29 @@ UNUSUAL = [
 
 
 def test_names_of_all_scripts_are_stored_as_sent(api: Api):
-    for name in UNUSUAL:
-        report = api.create(person(fullName=name))
+    made = api.create(*[person(fullName=name) for name in UNUSUAL])
 
+    for name, report in zip(UNUSUAL, made, strict=True):
         assert api.report(report["id"])["subject"]["fullName"] == name, name
-        assert (
-            api.get("/reports", search=name).json()["content"][0]["subjectName"] == name
-        ), name
+        (found,) = api.get("/reports", search=name).json()["content"]
+        assert found["subjectName"] == name
 
 
-@pytest.mark.parametrize(
-    ("full", "first", "middle", "last"),
-    [
-        ("Wanjiku Kamau", "Wanjiku", None, "Kamau"),
-        ("Wanjiku Njeri Kamau", "Wanjiku", "Njeri", "Kamau"),
-        ("A B C D", "A", "B C", "D"),
-        ("Wanjiku", "Wanjiku", None, None),
-    ],
-)
-def test_parts_are_derived_from_the_full_name(api: Api, full, first, middle, last):
-    report = api.create(person(fullName=full))
+def test_parts_are_derived_from_the_full_name(api: Api):
+    names = {
+        "Wanjiku Kamau": ["Wanjiku", None, "Kamau"],
+        "Wanjiku Njeri Kamau": ["Wanjiku", "Njeri", "Kamau"],
+        "A B C D": ["A", "B C", "D"],
+        "Wanjiku": ["Wanjiku", None, None],
+    }
 
-    subject = api.report(report["id"])["subject"]
-    assert [subject[f"{n}Name"] for n in ("first", "middle", "last")] == [
-        first,
-        middle,
-        last,
-    ]
+    for report, parts in zip(
+        api.create(*[person(fullName=name) for name in names]),
+        names.values(),
+        strict=True,
+    ):
+        subject = api.report(report["id"])["subject"]
+        assert [subject[f"{n}Name"] for n in ("first", "middle", "last")] == parts
 
 
 def test_full_name_is_derived_from_its_parts(api: Api):
@@ -65,15 +59,17 @@ def test_derived_names_replace_no_sent_names(api: Api):
 
 
 def test_person_needs_a_name(api: Api):
-    nameless = person(fullName=None)
+    parts = [
+        {},
+        {"firstName": "Wanjiku"},
+        {"lastName": "Kamau"},
+        {"middleName": "Njeri"},
+    ]
 
-    assert fault_codes(api, nameless) == {"subject/fullName": "required"}
-    first_only = person(fullName=None, firstName="Wanjiku")
-    assert fault_codes(api, first_only) == {"subject/lastName": "required"}
-    last_only = person(fullName=None, lastName="Kamau")
-    assert fault_codes(api, last_only) == {"subject/firstName": "required"}
-    middle_only = person(fullName=None, middleName="Njeri")
-    assert fault_codes(api, middle_only) == {"subject/fullName": "required"}
+    faults = faults_of_each(api, *[person(fullName=None, **one) for one in parts])
+
+    missing = ["fullName", "lastName", "firstName", "fullName"]
+    assert faults == [{f"subject/{name}": "required"} for name in missing]
 
 
 def test_company_needs_a_name_or_number(api: Api):

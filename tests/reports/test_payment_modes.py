@@ -1,10 +1,11 @@
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.test import Client as Browser
 
 from tests.world.clients import HOSTED, Api, person
-from tests.world.orders import PAYER, fault_codes
+from tests.world.orders import PAYER, faults_of_each
 from workspaces.models import LedgerEntry
 
 MODES = {
@@ -28,7 +29,7 @@ def test_default_payer_is_the_workspace(api: Api):
 
 
 @pytest.mark.parametrize("mode", ["CANDIDATE", "THIRD_PARTY"])
-def test_payer_gets_a_link_for_14_days(api: Api, mode: str):
+def test_payer_gets_a_link_for_14_days_and_nothing_runs_before(api: Api, mode: str):
     report = api.create({**person(), **MODES[mode]})
 
     state = report["paymentState"]
@@ -41,14 +42,7 @@ def test_payer_gets_a_link_for_14_days(api: Api, mode: str):
     assert Browser().get("/" + state["paymentUrl"].split("/", 3)[3]).status_code == 303
     assert api.report(report["id"])["paymentState"] == state
     assert not LedgerEntry.objects.exists()
-
-
-@pytest.mark.parametrize("mode", ["CANDIDATE", "THIRD_PARTY"])
-def test_report_does_not_run_before_payment(api: Api, mode: str):
-    report = api.create({**person(), **MODES[mode]})
-
     api.work()
-
     assert api.report(report["id"])["status"] == "PENDING_PAYMENT"
 
 
@@ -58,34 +52,32 @@ def test_payment_is_requested_after_consent(api: Api):
     assert report["status"] == "PENDING_CONSENT"
 
 
-@pytest.mark.parametrize("mode", ["SELF", "CANDIDATE"])
-def test_payer_is_refused_except_with_third_party(api: Api, mode: str):
-    item = {**person(), "paymentMode": mode, "payer": PAYER}
+def test_third_party_needs_a_payer_with_contact_and_no_other_has_one(api: Api):
+    def paid_by(mode: str, **members: Any) -> dict[str, Any]:
+        return {**person(), "paymentMode": mode, **members}
 
-    assert fault_codes(api, item) == {"payer": "not-allowed-here"}
-    del item["paymentMode"]
-    assert fault_codes(api, item) == {"payer": "not-allowed-here"}
+    faults = faults_of_each(
+        api,
+        {**person(), "payer": PAYER},
+        paid_by("SELF", payer=PAYER),
+        paid_by("CANDIDATE", payer=PAYER),
+        paid_by("THIRD_PARTY"),
+        paid_by("THIRD_PARTY", payer={"name": "Kilele Insurance"}),
+        paid_by("THIRD_PARTY", payer={"email": "accounts@kilele.test"}),
+        paid_by(
+            "THIRD_PARTY", payer={"name": "Kilele", "email": "nobody", "phone": "12"}
+        ),
+        *[paid_by(unknown) for unknown in ("", "self", "FREE")],
+    )
 
-
-def test_third_party_needs_a_payer_with_contact(api: Api):
-    item = {**person(), "paymentMode": "THIRD_PARTY"}
-
-    assert fault_codes(api, item) == {"payer": "required"}
-    item["payer"] = {"name": "Kilele Insurance"}
-    assert fault_codes(api, item) == {"payer/email": "required"}
-    item["payer"] = {"email": "accounts@kilele.test"}
-    assert fault_codes(api, item) == {"payer/name": "required"}
-    item["payer"] = {"name": "Kilele", "email": "nobody", "phone": "12"}
-    assert fault_codes(api, item) == {
-        "payer/email": "invalid-format",
-        "payer/phone": "invalid-format",
-    }
-    item["payer"] = {"name": "Kilele", "phone": "+254 712 345678"}
-    assert api.create(item)["status"] == "PENDING_PAYMENT"
-
-
-@pytest.mark.parametrize("mode", ["", "self", "FREE"])
-def test_unknown_payment_mode_is_refused(api: Api, mode: str):
-    assert fault_codes(api, {**person(), "paymentMode": mode}) == {
-        "paymentMode": "invalid-choice"
-    }
+    assert faults == [
+        *[{"payer": "not-allowed-here"}] * 3,
+        {"payer": "required"},
+        {"payer/email": "required"},
+        {"payer/name": "required"},
+        {"payer/email": "invalid-format", "payer/phone": "invalid-format"},
+        *[{"paymentMode": "invalid-choice"}] * 3,
+    ]
+    by_phone = {"name": "Kilele", "phone": "+254 712 345678"}
+    accepted = api.create(paid_by("THIRD_PARTY", payer=by_phone))
+    assert accepted["status"] == "PENDING_PAYMENT"

@@ -1,7 +1,5 @@
 from typing import Any
 
-import pytest
-
 from tests.world.clients import HOSTED, NOT_OBTAINED, Api, company, error_codes, person
 from tests.world.orders import PAYER, count_rows, two_checks, with_value
 from verification.checks.models import CheckDefinition
@@ -77,29 +75,31 @@ def test_quote_shows_reused_results(api: Api):
     assert anew["total"] == kes(100)
 
 
-@pytest.mark.parametrize(
-    ("item", "gates", "status"),
-    [
-        (person(), [], "RUNNING"),
-        (company(), [], "RUNNING"),
-        ({**person(), "consent": HOSTED}, ["CONSENT"], "PENDING_CONSENT"),
-        ({**person(), "paymentMode": "CANDIDATE"}, ["PAYMENT"], "PENDING_PAYMENT"),
-        (
-            {**person(), "consent": HOSTED, "paymentMode": "CANDIDATE"},
-            ["CONSENT", "PAYMENT"],
-            "PENDING_CONSENT",
-        ),
-        ({**person(), "draft": True}, [], "DRAFT"),
-        ({**person(), "draft": True, "consent": None}, ["CONSENT"], "DRAFT"),
-        ({**person(), "draft": True, "consent": NOT_OBTAINED}, ["CONSENT"], "DRAFT"),
-        ({**company(), "draft": True, "consent": None}, [], "DRAFT"),
-    ],
-)
-def test_quote_shows_the_gates(api: Api, item, gates, status):
-    (report,) = quote(api, item)["reports"]
+GATES = [
+    (person(), [], "RUNNING"),
+    (company(), [], "RUNNING"),
+    ({**person(), "consent": HOSTED}, ["CONSENT"], "PENDING_CONSENT"),
+    ({**person(), "paymentMode": "CANDIDATE"}, ["PAYMENT"], "PENDING_PAYMENT"),
+    (
+        {**person(), "consent": HOSTED, "paymentMode": "CANDIDATE"},
+        ["CONSENT", "PAYMENT"],
+        "PENDING_CONSENT",
+    ),
+    ({**person(), "draft": True}, [], "DRAFT"),
+    ({**person(), "draft": True, "consent": None}, ["CONSENT"], "DRAFT"),
+    ({**person(), "draft": True, "consent": NOT_OBTAINED}, ["CONSENT"], "DRAFT"),
+    ({**company(), "draft": True, "consent": None}, [], "DRAFT"),
+]
 
-    assert (report["gates"], report["status"]) == (gates, status)
-    assert api.create(item)["status"] == status
+
+def test_quote_shows_the_gates(api: Api):
+    items = [item for item, _, _ in GATES]
+
+    quoted = quote(api, *items)["reports"]
+
+    told = [(report["gates"], report["status"]) for report in quoted]
+    assert told == [(gates, status) for _, gates, status in GATES]
+    assert [r["status"] for r in api.create(*items)] == [r["status"] for r in quoted]
 
 
 def test_quote_of_a_free_report_has_no_payment_gate(api: Api):

@@ -1,10 +1,5 @@
 from tests.world.clients import ATTESTED, HOSTED, Api, company, error_codes, person
-from tests.world.orders import (
-    EMPLOYMENT,
-    fault_codes,
-    fault_codes_of_each,
-    with_value,
-)
+from tests.world.orders import EMPLOYMENT, fault_codes, faults_of_each, with_value
 from verification.checks.models import CheckDefinition
 
 ABOUT_PEOPLE = [
@@ -28,18 +23,16 @@ def requesting(item: dict, *checks: str) -> dict:
     return {**item, "checksRequested": list(checks), "consent": ATTESTED}
 
 
-def test_company_refuses_members_of_a_person(api: Api):
+def test_subject_refuses_members_of_the_other_type(api: Api):
     items = [company(**{name: value}) for name, value in PERSON_MEMBERS.items()]
 
-    assert fault_codes_of_each(api, items) == [
-        {f"subject/{member}": "not-allowed-here"} for member in PERSON_MEMBERS
-    ]
+    *companies, someone = faults_of_each(
+        api, *items, person(registrationNumber="PVT-1")
+    )
 
-
-def test_person_refuses_a_registration_number(api: Api):
-    item = person(registrationNumber="PVT-1")
-
-    assert fault_codes(api, item) == {"subject/registrationNumber": "not-allowed-here"}
+    for member, fault in zip(PERSON_MEMBERS, companies, strict=True):
+        assert fault == {f"subject/{member}": "not-allowed-here"}
+    assert someone == {"subject/registrationNumber": "not-allowed-here"}
 
 
 def test_company_accepts_common_members(api: Api):
@@ -51,22 +44,22 @@ def test_company_accepts_common_members(api: Api):
     assert subject.items() >= item["subject"].items()
 
 
-def test_checks_of_a_person_need_the_id_number(api: Api):
-    items = [requesting(person(idNumber=None), check) for check in ABOUT_PEOPLE]
+def test_checks_need_the_number_of_their_subject(api: Api):
+    of_people = [requesting(person(idNumber=None), check) for check in ABOUT_PEOPLE]
+    firms = ("BUSINESS_VERIFICATION", "CREDITBUREAU_COMP")
+    of_firms = [requesting(company(registrationNumber=None), one) for one in firms]
 
-    codes = fault_codes_of_each(api, items)
+    faults = faults_of_each(api, *of_people, *of_firms)
 
-    assert codes == [{"subject/idNumber": "missing-input"}] * len(ABOUT_PEOPLE)
-    api.create(*[requesting(person(), check) for check in ABOUT_PEOPLE])
-
-
-def test_checks_of_a_company_need_its_number(api: Api):
-    for check in ("BUSINESS_VERIFICATION", "CREDITBUREAU_COMP"):
-        item = requesting(company(registrationNumber=None), check)
-
-        faults = fault_codes(api, item)
-        assert faults == {"subject/registrationNumber": "missing-input"}
-        assert api.create(requesting(company(), check))["status"] == "RUNNING"
+    assert faults == [
+        *[{"subject/idNumber": "missing-input"}] * len(of_people),
+        *[{"subject/registrationNumber": "missing-input"}] * len(of_firms),
+    ]
+    made = api.create(
+        *[requesting(person(), check) for check in ABOUT_PEOPLE],
+        *[requesting(company(), check) for check in firms],
+    )
+    assert {report["status"] for report in made} == {"RUNNING"}
 
 
 def test_tax_check_of_a_person_needs_pin_or_id_number(api: Api):
@@ -86,21 +79,20 @@ def test_tax_check_of_a_company_needs_its_pin(api: Api):
 
 
 def test_reference_needs_employer_and_referee(api: Api):
-    items = [
-        requesting(person(**{**EMPLOYMENT, member: None}), "EMPLOYER_VERIFICATION")
+    check = "EMPLOYER_VERIFICATION"
+    left_out = [
+        requesting(person(**{**EMPLOYMENT, member: None}), check)
         for member in EMPLOYMENT
     ]
+    null = with_value(
+        requesting(person(**EMPLOYMENT), check), "subject/refereeName", None
+    )
 
-    assert fault_codes_of_each(api, items) == [
-        {f"subject/{member}": "missing-input"} for member in EMPLOYMENT
-    ]
+    *faults, fault_of_null = faults_of_each(api, *left_out, null)
 
-
-def test_null_input_is_missing(api: Api):
-    item = requesting(person(**EMPLOYMENT), "EMPLOYER_VERIFICATION")
-    item = with_value(item, "subject/refereeName", None)
-
-    assert fault_codes(api, item) == {"subject/refereeName": "missing-input"}
+    for member, fault in zip(EMPLOYMENT, faults, strict=True):
+        assert fault == {f"subject/{member}": "missing-input"}
+    assert fault_of_null == {"subject/refereeName": "missing-input"}
 
 
 def test_inputs_are_returned_with_the_subject(api: Api):
@@ -173,58 +165,49 @@ def test_missing_input_is_listed_with_missing_consent(api: Api):
 
 
 def test_live_key_refuses_sandbox_numbers(live_api: Api):
+    items = []
     for digit in "0123456789":
         pin, number = f"A90000000{digit}Z", f"SBX-000000{digit}"
-        of_person = person(idNumber=f"9000000{digit}", kraPin=pin)
-
-        codes = fault_codes_of_each(
-            live_api,
-            [
-                requesting(of_person, "KRA_PIN"),
-                person(idNumber=f"9000-000{digit}"),
-                company(registrationNumber=number),
-                company(registrationNumber=number.lower()),
-            ],
-        )
-
-        no = "not-allowed-here"
-        assert codes == [
-            {"subject/idNumber": no, "subject/kraPin": no},
-            {"subject/idNumber": no},
-            {"subject/registrationNumber": no},
-            {"subject/registrationNumber": no},
+        items += [
+            requesting(person(idNumber=f"9000000{digit}", kraPin=pin), "KRA_PIN"),
+            company(registrationNumber=number),
+            company(registrationNumber=number.lower()),
+            person(idNumber=f"9000-000{digit}"),
         ]
 
+    taxed = dict.fromkeys(("subject/idNumber", "subject/kraPin"), "not-allowed-here")
+    firm = {"subject/registrationNumber": "not-allowed-here"}
+    spaced = {"subject/idNumber": "not-allowed-here"}
+    assert faults_of_each(live_api, *items) == [taxed, firm, firm, spaced] * 10
 
-def test_test_key_accepts_sandbox_numbers(api: Api):
-    assert api.create(person(idNumber="90000000"))["status"] == "RUNNING"
 
-
-def test_id_number_in_another_form_is_refused(api: Api):
+def test_number_in_another_form_is_refused(api: Api):
     numbers = ["31234561.0", "'31234561", "31,234,561", "3123\u200b4561", "3123456O"]
     items = [requesting(person(idNumber=number), "IDENTITY") for number in numbers]
-    drafts = [{**item, "draft": True} for item in items]
+    firm = company(registrationNumber="123456.0", kraPin="P12345678Z")
 
-    codes = fault_codes_of_each(api, [*items, *drafts])
-
-    assert codes == [{"subject/idNumber": "invalid-format"}] * 10
-
-
-def test_numbers_of_a_company_in_another_form_are_refused(api: Api):
-    item = company(registrationNumber="123456.0", kraPin="P12345678Z")
-
-    assert fault_codes(api, requesting(item, "KRA_PIN", "BUSINESS_VERIFICATION")) == {
-        "subject/registrationNumber": "invalid-format",
-        "subject/kraPin": "invalid-format",
-    }
+    for draft in (False, True):
+        *people, of_firm = faults_of_each(
+            api,
+            *items,
+            requesting(firm, "KRA_PIN", "BUSINESS_VERIFICATION"),
+            draft=draft,
+        )
+        assert people == [{"subject/idNumber": "invalid-format"}] * len(numbers)
+        assert of_firm == {
+            "subject/registrationNumber": "invalid-format",
+            "subject/kraPin": "invalid-format",
+        }
 
 
 def test_sandbox_knows_its_numbers_in_every_country(api: Api):
+    items = []
     for country in ("KE", "NG", "GB"):
         someone = person(idNumber="90000003", kraPin="A900000003Z", country=country)
         firm = company(registrationNumber="SBX-0000003", country=country)
+        items += [requesting(someone, "IDENTITY", "KRA_PIN"), firm]
 
-        assert len(api.create(requesting(someone, "IDENTITY", "KRA_PIN"), firm)) == 2
+    assert {report["status"] for report in api.create(*items)} == {"RUNNING"}
 
 
 def test_link_is_made_for_a_subject_without_contact(api: Api):
