@@ -172,7 +172,9 @@ def test_failed_prompt_can_be_sent_again(visitor: Payer, paystack: FakePaystack)
     assert "You paid KES 250.00" in visitor.reads()
 
 
-def test_unanswered_prompt_times_out(visitor: Payer, paystack: FakePaystack):
+def test_unanswered_prompt_times_out_and_a_late_success_pays(
+    visitor: Payer, paystack: FakePaystack
+):
     prompted(visitor)
     assert ASKED in wait(visitor, PROMPT_LIFETIME - timedelta(seconds=1))
 
@@ -182,14 +184,10 @@ def test_unanswered_prompt_times_out(visitor: Payer, paystack: FakePaystack):
     assert "Check whether it is paid" in page
     assert (visitor.checkout.failure, visitor.payment.status) == ("TIMED_OUT", "FAILED")
 
-
-def test_late_success_after_a_time_out_pays(visitor: Payer, paystack: FakePaystack):
-    prompted(visitor)
-    wait(visitor)
+    # A late success pays.
     paystack.pay(visitor.checkout.reference)
     send_event(paystack)
     poll_providers()
-
     assert "You paid KES 250.00" in visitor.reads()
     assert visitor.checkout.failure == ""
 
@@ -368,10 +366,18 @@ def test_simultaneous_clicks_send_one_prompt(paystack_api: Api, paystack: FakePa
     assert len(charges(paystack)) == 1
 
 
-def test_database_holds_one_waiting_prompt(visitor: Payer, paystack: FakePaystack):
-    checkout = opened(visitor)
+def test_no_page_or_prompt_is_opened_while_a_prompt_waits(
+    visitor: Payer, paystack: FakePaystack
+):
+    prompted(visitor)
+    checkout, payment = visitor.checkout, visitor.payment
+
+    assert visitor.post("pay")["Location"] == visitor.page
+    with pytest.raises(PaymentClosed, match="PROMPTED"):
+        open_checkout(payment.pk, payment.generation)
     with pytest.raises(PaymentClosed, match="PROMPTED"):
         opened(visitor)
+    assert [one.path for one in paystack.requests] == ["/charge"]
 
     with (
         pytest.raises(IntegrityError, match="payment_has_one_open_prompt"),
@@ -386,18 +392,6 @@ def test_database_holds_one_waiting_prompt(visitor: Payer, paystack: FakePaystac
             amount=250,
             currency="KES",
         ).save()
-
-
-def test_no_page_is_opened_while_a_prompt_waits(visitor: Payer, paystack: FakePaystack):
-    prompted(visitor)
-
-    answer = visitor.post("pay")
-
-    assert answer["Location"] == visitor.page
-    payment = visitor.payment
-    with pytest.raises(PaymentClosed, match="PROMPTED"):
-        open_checkout(payment.pk, payment.generation)
-    assert [one.path for one in paystack.requests] == ["/charge"]
 
 
 @pytest.mark.parametrize(

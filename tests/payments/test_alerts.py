@@ -78,13 +78,20 @@ def daily_lines(**later: float) -> list[str]:
     return [line[2:] for line in text.splitlines() if line.startswith("- ")]
 
 
-def test_review_flag_alerts_operators_once(api: Api):
+def test_review_flag_alerts_operators_once_a_day(api: Api, client: Any):
     checkout = create_flagged_checkout(api)
 
+    assert client.get("/readyz").json()["paymentsInDoubt"] == 1
+    # It waits for the daily e-mail.
+    assert urgent_lines() == []
     assert daily_lines() == [
         f"Payment to review: {checkout.number} Paid in another currency than requested"
     ]
     assert daily_lines(days=1) == []
+    for days, left in ((89, 1), (91, 0)):
+        with time_machine.travel(now() + timedelta(days=days)):
+            purge_operator_alerts()
+        assert OperatorAlert.objects.count() == left
 
 
 def test_daily_email_is_not_sent_without_alerts(api: Api):
@@ -199,15 +206,6 @@ def test_alert_waits_until_an_address_is_configured(api: Api, settings: Any):
     assert len(daily_lines(days=1)) == 1
 
 
-def test_purge_deletes_alerts_after_90_days(api: Api):
-    create_flagged_checkout(api)
-
-    for days, left in ((89, 1), (91, 0)):
-        with time_machine.travel(now() + timedelta(days=days)):
-            purge_operator_alerts()
-        assert OperatorAlert.objects.count() == left
-
-
 @pytest.mark.django_db(transaction=True)
 def test_parallel_jobs_send_one_email():
     count_refused_signature()
@@ -216,12 +214,6 @@ def test_parallel_jobs_send_one_email():
     run_at_once(3, lambda number: send_daily_alerts())
 
     assert len(alert_emails()) == 2
-
-
-def test_readiness_counts_flagged_payments(api: Api, client: Any):
-    create_flagged_checkout(api)
-
-    assert client.get("/readyz").json()["paymentsInDoubt"] == 1
 
 
 def test_rejected_refund_is_flagged_when_an_edit_replaced_the_payment(
@@ -408,10 +400,3 @@ def test_part_is_not_alerted_when_it_is_refunded(parts: list[Checkout], by_staff
         refund_unfinished_parts()
 
     assert left_to_staff(second, "150.00") not in urgent_lines()
-
-
-def test_other_alerts_wait_for_the_daily_email(api: Api):
-    create_flagged_checkout(api)
-
-    assert urgent_lines() == []
-    assert len(daily_lines()) == 1

@@ -110,14 +110,13 @@ def test_certificate_comes_at_the_end(api: Api):
         assert (answer.status_code, answer.json()["code"]) == (409, "erasure-not-ended")
 
 
-@pytest.mark.parametrize("language", ["en", "sw"])
-def test_pdf_has_the_same_facts(api: Api, language: str):
+def test_pdf_has_the_same_facts(api: Api):
     erasure = erase(api, api.create(person())["id"])
 
-    document = certificate_pdf(erasure, language)
-
-    assert document.startswith(b"%PDF-1.7")
-    assert b"pdfuaid" in document
+    for language in ("en", "sw"):
+        document = certificate_pdf(erasure, language)
+        assert document.startswith(b"%PDF-1.7")
+        assert b"pdfuaid" in document
     served = api.get(f"/erasures/{erasure.pk}/certificate.pdf")
     assert served["Content-Type"] == "application/pdf"
     assert erasure.number in served["Content-Disposition"]

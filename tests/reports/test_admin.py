@@ -12,7 +12,7 @@ from workspaces.models import LedgerEntry
 
 
 def test_report_page_shows_its_whole_history(
-    rows, superuser, django_assert_max_num_queries
+    rows, superuser, staff, django_assert_max_num_queries
 ):
     report = Report.objects.filter(payment_mode="SELF").earliest("id")
 
@@ -29,11 +29,7 @@ def test_report_page_shows_its_whole_history(
         assert change_url(entry) in html
     assert change_url(report.consent) in html
     assert report.status_changes.first().trigger in html
-
-
-def test_paid_report_links_to_its_payment(rows, staff):
     payment = Payment.objects.get()
-
     assert change_url(payment) in read_page(staff, change_url(payment.report))
 
 
@@ -50,7 +46,7 @@ def test_reveal_shows_subject_and_finding(rows, superuser):
     assert "98765432" not in read_page(superuser, list_url(Report))
 
 
-def test_report_is_found_by_id_and_reference(rows, superuser):
+def test_report_and_its_rows_are_found_by_id_and_reference(rows, superuser):
     wanted = Report.objects.earliest("id")
     Report.objects.filter(pk=wanted.pk).update(reference="ORDER-7")
 
@@ -59,14 +55,9 @@ def test_report_is_found_by_id_and_reference(rows, superuser):
     assert listed_ids(superuser, Report, q=" ORDER-7 ") == {str(wanted.pk)}
     assert listed_ids(superuser, Report, q="ORDER") == set()
     assert len(listed_ids(superuser, Report)) == Report.objects.count() > 1
-
-
-def test_rows_of_a_report_are_found_by_its_id(rows, superuser):
-    report = Report.objects.earliest("id")
-
-    assert len(listed_ids(superuser, CheckResult, q=str(report.pk))) >= 3
-    assert len(listed_ids(superuser, Consent, q=str(report.pk))) >= 1
-    assert len(listed_ids(superuser, Event, q=str(report.pk))) >= 5
+    assert len(listed_ids(superuser, CheckResult, q=str(wanted.pk))) >= 3
+    assert len(listed_ids(superuser, Consent, q=str(wanted.pk))) >= 1
+    assert len(listed_ids(superuser, Event, q=str(wanted.pk))) >= 5
 
 
 def test_stuck_filter_finds_stuck_reports(rows, superuser):

@@ -1,5 +1,3 @@
-from itertools import product
-
 import pytest
 from django.db import Error, IntegrityError, connection, transaction
 from django.utils.timezone import now
@@ -57,20 +55,22 @@ def test_transitions_name_every_status():
 
 
 def test_every_move_follows_the_transitions(api: Api):
-    for source, target in product(ReportStatus.values, repeat=2):
+    for source in ReportStatus.values:
         report = create_report_in(api, source)
-        if (source, target) in LEGAL:
+        legal = {target for of, target in LEGAL if of == source}
+        for target in {*ReportStatus.values} - legal:
+            with pytest.raises(InvalidTransition, match=f"{source} cannot become"):
+                apply_move(report, target)
+            assert Report.objects.get(pk=report.pk).status == source
+        assert not report.status_changes.filter(trigger="tested").exists()
+        for target in legal:
+            report = create_report_in(api, source)
             apply_move(report, target)
             assert report.status == target
             assert Report.objects.get(pk=report.pk).status == target
             change = report.status_changes.get(trigger="tested")
             assert (change.source, change.target) == (source, target)
             assert change.actor == "test"
-        else:
-            with pytest.raises(InvalidTransition, match=f"{source} cannot become"):
-                apply_move(report, target)
-            assert Report.objects.get(pk=report.pk).status == source
-            assert not report.status_changes.filter(trigger="tested").exists()
 
 
 def test_moves_are_made_all_or_none(api: Api):
