@@ -36,22 +36,17 @@ def refusal(raw: bytes | str) -> str:
     return caught.value.detail
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_valid_bodies_are_read_unchanged(client: Client, text: str) -> None:
+    for body in (
         {"fullName": "عبد الله بن محمد", "a": [1, 2.5, None, True]},
         {"fullName": "Wanjikũ 🌍 Ng'ang'a", "": {"": []}},
         {},
-    ],
-)
-def test_valid_bodies_are_read_unchanged(
-    client: Client, text: str, body: dict[str, Any]
-) -> None:
-    escaped = send(client, text, json.dumps(body))
-    plain = send(client, text, json.dumps(body, ensure_ascii=False))
+    ):
+        escaped = send(client, text, json.dumps(body))
+        plain = send(client, text, json.dumps(body, ensure_ascii=False))
 
-    assert escaped.json() == plain.json() == body
-    assert escaped.status_code == 201
+        assert escaped.json() == plain.json() == body
+        assert escaped.status_code == 201
 
 
 def test_malformed_json_is_refused_with_line_and_column() -> None:
@@ -89,13 +84,11 @@ def test_too_deep_nesting_is_refused(opening: str) -> None:
     assert "nested too deeply" in refusal('{"\\u0000":' + opening * 100_000)
 
 
-@pytest.mark.parametrize("depth", range(50, 1000, 50))
-def test_nesting_of_any_depth_is_read_or_refused(
-    client: Client, text: str, depth: int
-) -> None:
-    body = '{"a":' + "[" * depth + '"\\u0000"' + "]" * depth + "}"
+def test_nesting_of_any_depth_is_read_or_refused(client: Client, text: str) -> None:
+    for depth in range(50, 1000, 50):
+        body = '{"a":' + "[" * depth + '"\\u0000"' + "]" * depth + "}"
 
-    assert send(client, text, body).json()["code"] == "malformed-body"
+        assert send(client, text, body).json()["code"] == "malformed-body", depth
 
 
 def test_repeated_member_is_refused_with_its_place() -> None:
@@ -140,31 +133,31 @@ def test_body_of_two_mebibytes_is_read_and_a_larger_one_refused(
     assert response.json()["code"] == "body-too-large"
 
 
-@pytest.mark.parametrize(
-    ("content_type", "status"),
-    [
-        ("application/json", 201),
-        ("application/json; charset=utf-8", 201),
-        ('Application/JSON; charset="UTF-8"', 201),
-        ("application/json; charset=utf-16", 415),
-        ("application/json; charset=no-such-thing", 415),
-        ("application/xml", 415),
-        ("text/json", 415),
-        ("application/problem+json", 415),
-        ("application/x-www-form-urlencoded", 415),
-        ("multipart/form-data; boundary=x", 415),
-        ("multipart/form-data", 415),
-        ("nonsense", 415),
-        ("", 415),
-    ],
-)
-def test_body_needs_the_content_type_of_json(
-    client: Client, text: str, content_type: str, status: int
-) -> None:
-    response = send(client, text, "{}", content_type=content_type)
+JSON_TYPES = [
+    "application/json",
+    "application/json; charset=utf-8",
+    'Application/JSON; charset="UTF-8"',
+]
+OTHER_TYPES = [
+    "application/json; charset=utf-16",
+    "application/json; charset=no-such-thing",
+    "application/xml",
+    "text/json",
+    "application/problem+json",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+    "multipart/form-data",
+    "nonsense",
+    "",
+]
 
-    assert response.status_code == status
-    if status == 415:
+
+def test_body_needs_the_content_type_of_json(client: Client, text: str) -> None:
+    for kind in JSON_TYPES:
+        assert send(client, text, "{}", content_type=kind).status_code == 201, kind
+    for kind in OTHER_TYPES:
+        response = send(client, text, "{}", content_type=kind)
+        assert response.status_code == 415, kind
         assert response.json()["code"] == "unsupported-media-type"
 
 

@@ -100,10 +100,10 @@ def test_breaking_change_is_named(finding: str, change: Callable[[Json], Any]):
     assert finding in broken(document(), changed)
 
 
-@pytest.mark.parametrize("change", COMPATIBLE)
-def test_compatible_change_is_allowed(change: Callable[[Json], Any]):
+def test_compatible_changes_are_allowed():
     changed = copy.deepcopy(document())
-    change(changed)
+    for change in COMPATIBLE:
+        change(changed)
 
     assert broken(document(), changed) == []
 

@@ -103,16 +103,19 @@ def test_replayed_event_is_stored_once(taker: CheckoutServer, live_api: Api):
     assert (checkout.is_counted, checkout.refunded) == (True, 0)
 
 
-@pytest.mark.parametrize("reference", [UNKNOWN_ID, "T1", "", None, 7, {"a": 1}])
 def test_event_about_an_unknown_checkout_is_received_and_logged(
-    taker: CheckoutServer, log_lines: LogLines, reference: Any, db: None
+    taker: CheckoutServer, log_lines: LogLines, db: None
 ):
-    send_event(taker, charge(taker, reference))
+    references = [UNKNOWN_ID, "T1", "", None, 7, {"a": 1}]
+    for reference in references:
+        send_event(taker, charge(taker, reference))
 
-    event = PaymentEvent.objects.get()
-    # Nobody could erase it with the payer's report.
-    assert (event.checkout, event.body) == (None, None)
-    assert any("names no checkout of ours" in line["message"] for line in log_lines())
+    # Nobody could erase them with the payer's report.
+    events = PaymentEvent.objects.all()
+    assert [(e.checkout, e.body) for e in events] == [(None, None)] * len(references)
+    told = [line["message"] for line in log_lines()]
+    logged = [message for message in told if "names no checkout of ours" in message]
+    assert len(logged) == len(references)
 
 
 def charge(taker: CheckoutServer, reference: Any) -> dict[str, Any]:
@@ -124,17 +127,16 @@ def charge(taker: CheckoutServer, reference: Any) -> dict[str, Any]:
     return {"id": f"evt_{uuid4().hex}", "type": kind, "data": {"object": about}}
 
 
-@pytest.mark.parametrize("kind", ["subscription.create", "", "x" * 300, "a\x00b"])
-def test_event_of_an_unknown_type_is_received(
-    taker: CheckoutServer, live_api: Api, kind: str
-):
+def test_event_of_an_unknown_type_is_received(taker: CheckoutServer, live_api: Api):
     checkout = create_checkout_paid_at_provider(taker, live_api)
-    event = charge(taker, checkout.reference)
-    event["event" if "event" in event else "type"] = kind
+    for kind in ("subscription.create", "", "x" * 300, "a\x00b"):
+        event = charge(taker, checkout.reference)
+        event["event" if "event" in event else "type"] = kind
 
-    send_event(taker, event)
+        send_event(taker, event)
 
-    assert PaymentEvent.objects.get().type == kind.replace("\x00", "")[:100]
+        stored = PaymentEvent.objects.latest("id").type
+        assert stored == kind.replace("\x00", "")[:100]
 
 
 def test_provider_repeats_an_event_that_cannot_be_stored(
@@ -261,9 +263,9 @@ def test_each_event_causes_a_poll_of_its_own(stripe_taker: FakeStripe, live_api:
     assert looks.count() == before + 1
 
 
-@pytest.mark.parametrize("method", ["get", "put", "patch", "delete", "options"])
-def test_event_is_refused_when_the_method_is_not_post(method: str, db: None):
-    answer = getattr(HttpClient(), method)(EVENTS)
+def test_event_is_refused_when_the_method_is_not_post(db: None):
+    for method in ("get", "put", "patch", "delete", "options"):
+        answer = getattr(HttpClient(), method)(EVENTS)
 
-    assert assert_refused(answer, 405, "method-not-allowed")
-    assert answer["Allow"] == "POST"
+        assert assert_refused(answer, 405, "method-not-allowed")
+        assert answer["Allow"] == "POST"

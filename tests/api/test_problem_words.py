@@ -75,63 +75,63 @@ def test_no_fault_has_the_words_or_the_code_of_a_library():
         assert "API document" not in detail, "an error that SHAPE_FAULTS lacks"
 
 
-@pytest.mark.parametrize("text", ['{"a" 1}', "{", '{"a": "x', "x", '{"a": 1} 2'])
-def test_text_that_is_no_json_is_refused_with_its_place(api: Api, text: str):
-    problem = api.raw("/reports", text).json()
+def test_text_that_is_no_json_is_refused_with_its_place(api: Api):
+    for text in ('{"a" 1}', "{", '{"a": "x', "x", '{"a": 1} 2'):
+        problem = api.raw("/reports", text).json()
 
-    assert problem["code"] == "malformed-body"
-    assert problem["detail"].startswith("The body is no JSON from line 1, column ")
-    assert not LIBRARY_WORDS.search(problem["detail"])
+        assert problem["code"] == "malformed-body"
+        assert problem["detail"].startswith("The body is no JSON from line 1, column ")
+        assert not LIBRARY_WORDS.search(problem["detail"])
 
 
-@pytest.mark.parametrize(
-    ("members", "detail"),
-    [
-        (
-            {"subject/idNumber": None},
-            "reports[1].subject.idNumber is missing; IDENTITY needs idNumber.",
-        ),
-        ({"purpose": None}, "reports[1].purpose must not be null."),
-        (
-            {"purpose": "", "reference": 5},
-            "reports[1].purpose must not be empty, and 1 more.",
-        ),
-        (
-            {"subject/country": "Kenya"},
-            "reports[1].subject.country must be a country code of two capital letters; "
-            "write KE.",
-        ),
-        (
-            {"subject/country": "Atlantis"},
-            "reports[1].subject.country must be a country code of two capital letters, "
-            "such as KE.",
-        ),
-        (
-            {"subject/idNumber": "31234561.0"},
-            "reports[1].subject.idNumber must be in the form of country KE: 1 to 9 "
-            "digits.",
-        ),
-        (
-            {"subject/registrationNumber": "PVT-1"},
-            "reports[1].subject.registrationNumber is for a company only.",
-        ),
-        (
-            {"consent": None, "checksRequested": ["IDENTITY", "CRB_SCORE"]},
-            "reports[1].consent is needed for IDENTITY, CRB_SCORE.",
-        ),
-        (
-            {"checksRequested": ["IDENTITY", "IDENTITY"], "purpose": 1},
-            "reports[1].purpose must be a string, and 1 more.",
-        ),
-    ],
-)
-def test_detail_is_the_first_fault_with_its_place(api: Api, members: dict, detail: str):
+DETAILS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"subject/idNumber": None},
+        "reports[1].subject.idNumber is missing; IDENTITY needs idNumber.",
+    ),
+    ({"purpose": None}, "reports[1].purpose must not be null."),
+    (
+        {"purpose": "", "reference": 5},
+        "reports[1].purpose must not be empty, and 1 more.",
+    ),
+    (
+        {"subject/country": "Kenya"},
+        "reports[1].subject.country must be a country code of two capital letters; "
+        "write KE.",
+    ),
+    (
+        {"subject/country": "Atlantis"},
+        "reports[1].subject.country must be a country code of two capital letters, "
+        "such as KE.",
+    ),
+    (
+        {"subject/idNumber": "31234561.0"},
+        "reports[1].subject.idNumber must be in the form of country KE: 1 to 9 digits.",
+    ),
+    (
+        {"subject/registrationNumber": "PVT-1"},
+        "reports[1].subject.registrationNumber is for a company only.",
+    ),
+    (
+        {"consent": None, "checksRequested": ["IDENTITY", "CRB_SCORE"]},
+        "reports[1].consent is needed for IDENTITY, CRB_SCORE.",
+    ),
+    (
+        {"checksRequested": ["IDENTITY", "IDENTITY"], "purpose": 1},
+        "reports[1].purpose must be a string, and 1 more.",
+    ),
+]
+
+
+def test_detail_is_the_first_fault_with_its_place(api: Api):
     fine = {**person(), "checksRequested": ["IDENTITY"], "consent": ATTESTED}
-    wrong = fine
-    for path, value in members.items():
-        wrong = with_value(wrong, path, value)
+    for members, detail in DETAILS:
+        wrong = fine
+        for path, value in members.items():
+            wrong = with_value(wrong, path, value)
 
-    assert api.refused("/reports", {"reports": [fine, wrong]})["detail"] == detail
+        problem = api.refused("/reports", {"reports": [fine, wrong]})
+        assert problem["detail"] == detail
 
 
 def test_time_in_place_of_a_date_is_refused_with_the_form(api: Api):
@@ -164,27 +164,26 @@ def test_wrong_parameter_is_named_once(api: Api, name, value, beginning):
     assert detail.startswith(beginning)
 
 
-@pytest.mark.parametrize(
-    ("path", "nearest"),
-    [
-        ("/report", "/api/v1/reports"),
-        ("/reports/", "/api/v1/reports"),
-        ("/reports/4711", "/api/v1/reports/{reportId}"),
-        ("/reports/4711/lunch", "/api/v1/reports/{reportId}/launch"),
-        ("/webhook/config", "/api/v1/webhooks/config"),
-        ("/checks", "/api/v1/checks/definitions"),
-        ("/zzz", ""),
-        ("/" + "reports/" * 1000, ""),
-    ],
-)
-def test_wrong_address_names_the_nearest(client: Client, path: str, nearest: str):
-    problem = client.get(f"/api/v1{path}").json()
+NEAREST = {
+    "/report": "/api/v1/reports",
+    "/reports/": "/api/v1/reports",
+    "/reports/4711": "/api/v1/reports/{reportId}",
+    "/reports/4711/lunch": "/api/v1/reports/{reportId}/launch",
+    "/webhook/config": "/api/v1/webhooks/config",
+    "/checks": "/api/v1/checks/definitions",
+    "/zzz": "",
+    "/" + "reports/" * 1000: "",
+}
 
-    assert problem["code"] == "not-found"
-    assert problem["detail"].startswith("The API has no such address. ")
-    assert re.findall("/api/v1/[^ ]*(?=[.])", problem["detail"]) == [nearest] * bool(
-        nearest
-    )
+
+def test_wrong_address_names_the_nearest(client: Client):
+    for path, nearest in NEAREST.items():
+        problem = client.get(f"/api/v1{path}").json()
+
+        assert problem["code"] == "not-found"
+        assert problem["detail"].startswith("The API has no such address. ")
+        named = re.findall("/api/v1/[^ ]*(?=[.])", problem["detail"])
+        assert named == [nearest] * bool(nearest), path
 
 
 def test_wrong_address_tells_nothing_of_objects(api: Api, another_api: Api):

@@ -10,6 +10,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from tests.world.clients import ATTESTED, Api, company
+from tests.world.orders import faults_of_each
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
 
@@ -77,30 +78,24 @@ def definitions(db: None) -> None:
     set_up()
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_catalogue_equals_the_table_of_the_contract(
-    definitions: None, name: str
-) -> None:
-    check = CheckDefinition.objects.get(name=name)
+def test_catalogue_equals_the_table_of_the_contract(definitions: None) -> None:
+    checks = CheckDefinition.objects.all()
 
-    inputs = [i["key"] + "*" * i["required"] for i in check.required_inputs]
-    assert TABLE[name] == (
-        check.category,
-        check.subject_types,
-        check.requires_consent,
-        check.price,
-        check.freshness_days,
-        inputs,
-    )
-    assert check.currency == "KES"
-    assert check.active == (name != "AML_SCREENING")
-    check.full_clean()
-
-
-def test_catalogue_has_the_order_of_the_contract(
-    definitions: None,
-) -> None:
-    assert list(CheckDefinition.objects.values_list("name", flat=True)) == list(TABLE)
+    # In the order of the contract
+    assert [check.name for check in checks] == list(TABLE)
+    for check in checks:
+        inputs = [i["key"] + "*" * i["required"] for i in check.required_inputs]
+        assert TABLE[check.name] == (
+            check.category,
+            check.subject_types,
+            check.requires_consent,
+            check.price,
+            check.freshness_days,
+            inputs,
+        )
+        assert check.currency == "KES"
+        assert check.active == (check.name != "AML_SCREENING")
+        check.full_clean()
 
 
 def test_every_input_has_a_label_and_description(definitions: None) -> None:
@@ -133,33 +128,37 @@ NUMBERS = {
 CASES = [(name, kind) for name, row in TABLE.items() for kind in row[1]]
 
 
-@pytest.mark.parametrize(("name", "kind"), CASES)
-def test_order_needs_the_inputs_that_the_definition_says(
-    api: Api, name: str, kind: str
-) -> None:
+def test_order_needs_the_inputs_that_the_definition_says(api: Api) -> None:
     CheckDefinition.objects.update(active=True)
-    inputs = api.get(f"/checks/definitions/{name}").json()["requiredInputs"]
-    needed = [one for one in inputs if kind in one["requiredFor"]]
-    values = {i["key"]: NUMBERS.get(i["key"]) or INPUTS.get(i["type"]) for i in inputs}
-    named = {"fullName": "Acacia"}
-    if "fullName" in [one["key"] for one in needed]:
-        named = {"registrationNumber": NUMBERS["registrationNumber"]}
-    subject = {"subjectType": kind, **named} | {
-        one["key"]: values[one["key"]] for one in needed
-    }
+    definitions = api.get("/checks/definitions").json()["content"]
+    all_inputs = {each["name"]: each["requiredInputs"] for each in definitions}
+    # Items, and the input that each lacks
+    items: list[tuple[dict[str, Any], list[str]]] = []
+    for name, kind in CASES:
+        inputs = all_inputs[name]
+        needed = [one for one in inputs if kind in one["requiredFor"]]
+        values = {
+            i["key"]: NUMBERS.get(i["key"]) or INPUTS.get(i["type"]) for i in inputs
+        }
+        named = {"fullName": "Acacia"}
+        if "fullName" in [one["key"] for one in needed]:
+            named = {"registrationNumber": NUMBERS["registrationNumber"]}
+        subject = {"subjectType": kind, **named} | {
+            one["key"]: values[one["key"]] for one in needed
+        }
+        rest = {"checksRequested": [name], "purpose": "Loan", "consent": ATTESTED}
+        items.append(({"subject": subject, **rest}, []))
+        for one in needed:
+            without = {k: v for k, v in subject.items() if k != one["key"]}
+            items.append(({"subject": without, **rest}, [one["key"]]))
+            if other := one["requiredUnless"]:
+                without = {**without, other: values[other]}
+                items.append(({"subject": without, **rest}, []))
 
-    def missing(members: dict) -> list[str]:
-        item = {"subject": members, "checksRequested": [name], "purpose": "Loan"}
-        body = {"reports": [{**item, "consent": ATTESTED}]}
-        errors = api.post("/reports/quote", body).json().get("errors", [])
-        return [e["pointer"].rpartition("/")[2] for e in errors]
+    faults = faults_of_each(api, *[item for item, _ in items])
 
-    assert missing(subject) == []
-    for one in needed:
-        without = {k: v for k, v in subject.items() if k != one["key"]}
-        assert missing(without) == [one["key"]]
-        if other := one["requiredUnless"]:
-            assert missing({**without, other: values[other]}) == []
+    missing = [[path.rpartition("/")[2] for path in found] for found in faults]
+    assert missing == [lacks for _, lacks in items]
 
 
 def test_names_of_fields_and_flags_fit_and_are_unique() -> None:
