@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
@@ -270,13 +271,17 @@ def offered(answer: Any) -> Iterator[tuple[str, int]]:
 
 
 def pages_at(urls: list[str], of: int) -> Iterator[tuple[str, int]]:
-    for url in urls:
-        try:
-            found = resolve(urlsplit(url).path)
-        except Resolver404:
-            continue
-        if found.namespace == "console" and found.url_name in TABLE:
-            yield found.url_name, of
+    pages = (page_at(urlsplit(url).path) for url in dict.fromkeys(urls))
+    return ((page, of) for page in pages if page in TABLE)
+
+
+@cache
+def page_at(path: str) -> str:
+    try:
+        found = resolve(path)
+    except Resolver404:
+        return ""
+    return found.url_name or "" if found.namespace == "console" else ""
 
 
 def is_lowest(role: str, among: set[str]) -> bool:
