@@ -8,7 +8,7 @@ from tests.world.corrections import create_wrong_report, dispute
 from tests.world.payments import candidate_item, end_checkout, payment_of
 from tests.world.payments import open_page as opened_checkout
 from tests.world.refunds import create_paid_checkout
-from tests.world.staff import change_url, log_in, read_page, reveal
+from tests.world.staff import change_url, log_in, read_page, reveal, take_messages
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.widgets import NOT_OFFERED
 from verification.checks.models import CheckDefinition
@@ -22,8 +22,7 @@ SENT = {"_form_submitted": "on"}
 
 def act(client: Client, verb: str, report: Report, **fields: str) -> str:
     url = change_url(report).replace("change", verb)
-    answer = client.post(url, {**SENT, **fields}, follow=True)
-    return answer.content.decode()
+    return " ".join(take_messages(client.post(url, {**SENT, **fields})))
 
 
 def create_waiting_report(api: Api) -> Report:
