@@ -1,4 +1,3 @@
-import pytest
 import time_machine
 from django.test import Client
 from django.utils.timezone import now, timedelta
@@ -72,21 +71,15 @@ def test_visit_opens_no_other_reference(paying_api: Api, referee: Visitor):
     assert stranger.post(another.page + "submit", ANSWER).status_code == 403
 
 
-@pytest.mark.parametrize("cookie", ["", "forged", "e30:1abc:def"])
-def test_without_a_visit_every_page_asks_for_the_link(referee: Visitor, cookie):
+def test_without_a_visit_every_page_asks_for_the_link(referee: Visitor):
     referee.page = f"/r/v/{referee.reference.pk}/"
-    referee.browser.cookies["visit"] = cookie
+    for cookie in ("", "forged", "e30:1abc:def"):
+        referee.browser.cookies["visit"] = cookie
+        assert referee.get().status_code == 403
 
     for place in PLACES:
         assert referee.get(place).status_code == 403
         assert referee.post(place).status_code in {403, 405}
-
-
-def test_visit_ends_after_four_hours(referee: Visitor):
-    referee.open()
-
-    with time_machine.travel(now() + timedelta(seconds=4 * 3600 + 1)):
-        assert referee.get().status_code == 403
 
 
 def test_every_answer_is_private_and_strict(referee: Visitor):
@@ -124,15 +117,6 @@ def test_typed_scripts_are_plain_text(paying_api: Api):
         assert SCRIPT in visible_text(page)
 
 
-def test_form_of_another_site_is_refused(referee: Visitor):
-    referee.open()
-    browser = Client(enforce_csrf_checks=True)
-    browser.cookies = referee.browser.cookies
-
-    assert browser.post(referee.page + "submit", ANSWER).status_code == 403
-    assert saved_reference(referee).status == "PENDING"
-
-
 def test_page_is_small_and_needs_few_queries(
     referee: Visitor, django_assert_max_num_queries
 ):
@@ -142,6 +126,17 @@ def test_page_is_small_and_needs_few_queries(
 
     assert size_of(page) < PAGE_BYTES
     assert b"<script" not in page.content
+
+
+def test_form_of_another_site_and_an_old_visit_are_refused(referee: Visitor):
+    referee.open()
+    browser = Client(enforce_csrf_checks=True)
+    browser.cookies = referee.browser.cookies
+
+    assert browser.post(referee.page + "submit", ANSWER).status_code == 403
+    assert saved_reference(referee).status == "PENDING"
+    with time_machine.travel(now() + timedelta(seconds=4 * 3600 + 1)):
+        assert referee.get().status_code == 403
 
 
 def test_page_is_in_kiswahili(referee: Visitor):
