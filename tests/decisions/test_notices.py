@@ -145,8 +145,8 @@ def test_key_says_that_the_decline_rests_on_no_bureau(
     assert made["notice"] is None
 
 
-def test_delivered_message_is_the_proof(officer: Officer, report_id: str):
-    decline(officer, report_id)
+def test_delivered_message_is_the_proof_and_stays(officer: Officer, report_id: str):
+    made = decline(officer, report_id)
     send_due_notifications()
     assert not NoticeFact.objects.exists()
 
@@ -160,6 +160,20 @@ def test_delivered_message_is_the_proof(officer: Officer, report_id: str):
     assert (fact.kind, fact.channel) == ("SENT", "EMAIL")
     assert fact.at == notice.served_at
     assert fact.details == {"address": "w••••@kamau.test"}
+    for change in ({"kind": "FAILED"}, {"error": "REFUSED"}):
+        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+            NoticeFact.objects.update(**change)
+    with (
+        connection.cursor() as cursor,
+        pytest.raises(IntegrityError, match="append-only"),
+        transaction.atomic(),
+    ):
+        cursor.execute("DELETE FROM decisions_noticefact")
+
+    officer.decide(report_id, "APPROVED", replaces=made.pk)
+
+    notice.refresh_from_db()
+    assert notice.state == "SERVED"
 
 
 def test_bounced_address_leaves_the_notice_to_be_handed_over(
@@ -233,7 +247,7 @@ def test_block_and_suspension_do_not_stop_the_notice(
     assert deliver().state == "SERVED"
 
 
-def test_resend_is_another_round(officer: Officer, report_id: str):
+def test_resend_is_another_round_of_ten_at_most(officer: Officer, report_id: str):
     decline(officer, report_id)
     notice = deliver()
 
@@ -246,35 +260,14 @@ def test_resend_is_another_round(officer: Officer, report_id: str):
     assert (notice.rounds, notice.state) == (2, "SERVED")
     assert [fact.kind for fact in notice.facts.all()] == ["SENT", "SENT"]
 
-
-def test_notice_is_sent_ten_times_at_most(officer: Officer, report_id: str):
-    decline(officer, report_id)
-    notice = AdverseNotice.objects.get()
     AdverseNotice.objects.update(rounds=notices.MAX_ROUNDS)
-
     with (
         time_machine.travel(notices.now() + timedelta(hours=1)),
         pytest.raises(NoticeRefused) as refusal,
     ):
         notices.resend(officer.client, notice.pk, officer.member)
-
     assert refusal.value.obstacle == NoticeObstacle.TOO_OFTEN
-    assert len(messages()) == 1
-
-
-def test_facts_are_append_only(officer: Officer, report_id: str):
-    decline(officer, report_id)
-    deliver()
-
-    for change in ({"kind": "FAILED"}, {"error": "REFUSED"}):
-        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
-            NoticeFact.objects.update(**change)
-    with (
-        connection.cursor() as cursor,
-        pytest.raises(IntegrityError, match="append-only"),
-        transaction.atomic(),
-    ):
-        cursor.execute("DELETE FROM decisions_noticefact")
+    assert len(messages()) == 2
 
 
 def test_policy_declines_with_a_notice_whatever_it_rests_on(api: Api):
@@ -662,16 +655,6 @@ def test_decision_ends_the_unserved_notice_of_the_decline_it_replaces(
     officer.decide(declined.report_id, "APPROVED", replaces=declined.pk)
 
     assert AdverseNotice.objects.get().state == "ENDED"
-
-
-def test_served_notice_stays_served_when_its_decline_is_replaced(
-    officer: Officer, report_id: str
-):
-    declined = decline(officer, report_id)
-    deliver()
-    officer.decide(report_id, "APPROVED", replaces=declined.pk)
-
-    assert AdverseNotice.objects.get().state == "SERVED"
 
 
 def test_second_member_confirms_before_the_decline_waits(

@@ -145,32 +145,28 @@ def test_decline_that_waits_before_the_job_leaves_nothing_to_wait_for(api, offic
     assert not Case.objects.exists()
 
 
-@pytest.mark.parametrize("status", ["APPROVED", "DECLINED"])
-def test_decision_that_counts_closes_the_case(api: Api, officer: Officer, status):
+def test_decline_closes_the_case(api: Api, officer: Officer, second: Officer):
     report = create_case(api)
     officer.take(report)
 
-    officer.decide(report, status)
+    officer.decide(report, "DECLINED")
 
     case = case_of(report)
     assert case.closed_at is not None
     assert case.assignee is None
+    assert obstacle(second.take, report) == CaseObstacle.CLOSED
 
 
-def test_review_leaves_the_case_open(api: Api, officer: Officer):
+def test_approval_closes_the_case_and_a_review_opens_it(api: Api, officer: Officer):
     report = create_case(api)
-
-    officer.decide(report, "REVIEW")
-
+    first = officer.decide(report, "REVIEW")
     assert waits(report)
 
+    approval = officer.decide(report, "APPROVED", replaces=first.pk)
+    assert case_of(report).assignee is None
+    assert not waits(report)
 
-def test_review_opens_a_case_again(api: Api, officer: Officer):
-    report = create_case(api)
-    made = officer.decide(report, "APPROVED")
-
-    officer.decide(report, "REVIEW", replaces=made.pk)
-
+    officer.decide(report, "REVIEW", replaces=approval.pk)
     assert case_of(report).cause == CaseCause.REVIEW
     assert waits(report)
 
@@ -473,6 +469,8 @@ def test_member_takes_a_case_and_gives_it_to_another(api, officer, second):
     report = create_case(api)
 
     officer.take(report)
+    assert obstacle(second.take, report) == CaseObstacle.TAKEN
+    assert case_of(report).assignee == officer.member
     officer.assign(report, second.member, officer.member)
     assert case_of(report).assignee == second.member
     officer.assign(report, None, second.member)
@@ -480,14 +478,6 @@ def test_member_takes_a_case_and_gives_it_to_another(api, officer, second):
 
     events = AuditEvent.objects.filter(action="case.assigned")
     assert [event.actor for event in events] == ["otieno"] * 3
-
-
-def test_member_who_comes_second_is_told(api, officer, second):
-    report = create_case(api)
-    officer.take(report)
-
-    assert obstacle(second.take, report) == CaseObstacle.TAKEN
-    assert case_of(report).assignee == officer.member
 
 
 @pytest.mark.django_db(transaction=True)
@@ -542,13 +532,6 @@ def test_next_case_is_none_that_waits_for_another_member(api, officer, second):
 
     assert officer.take_next() is None
     assert str(second.take_next().pk) == report
-
-
-def test_case_that_is_decided_cannot_be_taken(api, officer, second):
-    report = create_case(api)
-    officer.decide(report)
-
-    assert obstacle(second.take, report) == CaseObstacle.CLOSED
 
 
 def test_case_cannot_be_given_to_a_member_who_may_not_decide(api, officer):
