@@ -101,11 +101,11 @@ GOOD_SECRETS = [
 ]
 
 
-@pytest.mark.parametrize("secret", GOOD_SECRETS)
-def test_secret_may_be_any_printable_text(api: Api, secret: str):
-    put_configuration(api, secret=secret)
+def test_secret_may_be_any_printable_text(api: Api):
+    for secret in GOOD_SECRETS:
+        put_configuration(api, secret=secret)
 
-    assert Configuration.objects.get().secret == secret
+        assert Configuration.objects.get().secret == secret
 
 
 BAD = [

@@ -1,7 +1,6 @@
 import copy
 from typing import Any
 
-import pytest
 from django.utils.timezone import now
 
 from monitoring.models import Rule, Run
@@ -82,9 +81,9 @@ def test_no_consent_is_recorded_when_no_check_needs_it(api: Api):
     assert not hasattr(Run.objects.get().report, "consent")
 
 
-@pytest.mark.parametrize("name", ["subject", "checkNames", "cadence"])
-def test_missing_member_is_named(api: Api, name: str):
-    assert told(api, without(name))[name] == "required"
+def test_missing_member_is_named(api: Api):
+    for name in ["subject", "checkNames", "cadence"]:
+        assert told(api, without(name))[name] == "required"
 
 
 FAULTS = [
@@ -142,10 +141,10 @@ def test_all_faults_are_reported_together(api: Api):
     }
 
 
-@pytest.mark.parametrize("body", [[], "text", 7])
-def test_body_that_is_no_object_is_malformed(api: Api, body: Any):
-    answer = api.post("/monitoring", body)
-    assert answer.json()["code"] == "malformed-body"
+def test_body_that_is_no_object_is_malformed(api: Api):
+    for body in [[], "text", 7]:
+        answer = api.post("/monitoring", body)
+        assert answer.json()["code"] == "malformed-body"
 
 
 def test_inactive_check_is_refused(api: Api):

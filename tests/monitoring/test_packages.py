@@ -50,31 +50,28 @@ def test_rule_of_single_checks_has_no_package(api: Api):
     assert made["package"] is None
 
 
-@pytest.mark.parametrize(
-    ("body", "faults"),
-    [
-        (request("lone"), {"#/package": "unknown-package"}),
-        (request("theirs"), {"#/package": "unknown-package"}),
-        (request("old"), {"#/package": "inactive-package"}),
-        (request("firms"), {"#/package": "subject-type-not-accepted"}),
-        ({**request(), "checkNames": ["IDENTITY"]}, {"#/package": "not-allowed-here"}),
-        (request("x" * 41), {"#/package": "too-long"}),
-        ({**request(), "package": None}, {"#/package": "required"}),
-    ],
-)
-def test_rule_with_a_wrong_package_is_refused(
-    api: Api, another_api: Api, body: dict, faults: dict
-):
+WRONG = [
+    (request("lone"), {"#/package": "unknown-package"}),
+    (request("theirs"), {"#/package": "unknown-package"}),
+    (request("old"), {"#/package": "inactive-package"}),
+    (request("firms"), {"#/package": "subject-type-not-accepted"}),
+    ({**request(), "checkNames": ["IDENTITY"]}, {"#/package": "not-allowed-here"}),
+    (request("x" * 41), {"#/package": "too-long"}),
+    ({**request(), "package": None}, {"#/package": "required"}),
+]
+
+
+def test_rule_with_a_wrong_package_is_refused(api: Api, another_api: Api):
     create_package()
     create_package("old", active=False)
     create_package("firms", checks=["BUSINESS_VERIFICATION"])
     create_package("theirs", workspace=another_api.workspace)
+    for body, faults in WRONG:
+        refused = api.refused("/monitoring", body)
 
-    refused = api.refused("/monitoring", body)
-
-    codes = error_codes(refused)
-    assert {at: codes[at] for at in faults} == faults
-    assert not Rule.objects.exists()
+        codes = error_codes(refused)
+        assert {at: codes[at] for at in faults} == faults
+        assert not Rule.objects.exists()
 
 
 def test_runs_have_the_price_of_the_day(api: Api):

@@ -65,23 +65,23 @@ def test_billing_and_kind_of_account_may_be_chosen():
     assert workspace.accounts.get(environment="production").billing == "POSTPAID"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["Acacia", "--owner", "a@acacia.test", "--contact", " "], "must not be empty"),
-        ([" ", "--owner", "a@acacia.test"], "must not be empty"),
-        (["A\0B", "--owner", "a@acacia.test"], "NUL"),
-        (["A" * 201, "--owner", "a@acacia.test"], "at most 200"),
-        (["Acacia", "--owner", "acacia.test"], "'acacia.test' is not an e-mail"),
-        (["Acacia"], "--owner"),
-        (["Acacia", "--owner", "a@b.test", "--billing", "never"], "invalid choice"),
-    ],
-)
-def test_invalid_workspace_is_not_created(arguments, told):
-    with pytest.raises(CommandError, match=told):
-        run("create_workspace", *arguments)
+INVALID_WORKSPACES = [
+    (["Acacia", "--owner", "a@acacia.test", "--contact", " "], "must not be empty"),
+    ([" ", "--owner", "a@acacia.test"], "must not be empty"),
+    (["A\0B", "--owner", "a@acacia.test"], "NUL"),
+    (["A" * 201, "--owner", "a@acacia.test"], "at most 200"),
+    (["Acacia", "--owner", "acacia.test"], "'acacia.test' is not an e-mail"),
+    (["Acacia"], "--owner"),
+    (["Acacia", "--owner", "a@b.test", "--billing", "never"], "invalid choice"),
+]
 
-    assert not Workspace.objects.exists()
+
+def test_invalid_workspace_is_not_created():
+    for arguments, told in INVALID_WORKSPACES:
+        with pytest.raises(CommandError, match=told):
+            run("create_workspace", *arguments)
+
+        assert not Workspace.objects.exists()
 
 
 def test_printed_key_works(workspace):
@@ -121,27 +121,27 @@ def test_production_key_needs_approval_or_force(workspace):
     assert answer(*asked, "--force")["key"].startswith("vrf_live_")
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--environment", "staging"], "invalid choice"),
-        ([], "--environment"),
-        (["--environment", "sandbox", "--scopes", "reports:all"], "no scope 'reports:"),
-        (["--environment", "sandbox", "--scopes", ""], "no scope ''"),
-        (
-            ["--environment", "sandbox", "--scopes", "reports:read,reports:read"],
-            "twice",
-        ),
-        (["--environment", "sandbox", "--networks", ""], "'' is no address"),
-        (["--environment", "sandbox", "--name", ""], "must not be empty"),
-        (["--environment", "sandbox", "--name", "n" * 101], "at most 100"),
-    ],
-)
-def test_invalid_key_is_not_created(workspace, options, told):
-    with pytest.raises(CommandError, match=told):
-        run("create_key", workspace.pk, *options)
+INVALID_KEYS = [
+    (["--environment", "staging"], "invalid choice"),
+    ([], "--environment"),
+    (["--environment", "sandbox", "--scopes", "reports:all"], "no scope 'reports:"),
+    (["--environment", "sandbox", "--scopes", ""], "no scope ''"),
+    (
+        ["--environment", "sandbox", "--scopes", "reports:read,reports:read"],
+        "twice",
+    ),
+    (["--environment", "sandbox", "--networks", ""], "'' is no address"),
+    (["--environment", "sandbox", "--name", ""], "must not be empty"),
+    (["--environment", "sandbox", "--name", "n" * 101], "at most 100"),
+]
 
-    assert not ApiKey.objects.exists()
+
+def test_invalid_key_is_not_created(workspace):
+    for options, told in INVALID_KEYS:
+        with pytest.raises(CommandError, match=told):
+            run("create_key", workspace.pk, *options)
+
+        assert not ApiKey.objects.exists()
 
 
 @pytest.mark.parametrize("unknown", [str(UUID(int=7)), "acacia", ""])
@@ -174,26 +174,29 @@ def test_top_up_adds_an_entry_to_the_balance(workspace):
     assert (entry.actor, entry.note) == ("operator", "Bank transfer 7")
 
 
-@pytest.mark.parametrize(
-    ("amount", "told"),
-    [
-        ("-1", "above 0"),
-        ("0", "above 0"),
-        ("NaN", "above 0"),
-        ("sNaN", "above 0"),
-        ("Infinity", "above 0"),
-        ("1e12", "above 0 and up to 999999999999.99"),
-        ("0.001", "at most two decimals"),
-        ("ten", "'ten' is not an amount"),
-        ("", "'' is not an amount"),
-        ("1,000", "is not an amount"),
-    ],
-)
-def test_invalid_amount_moves_no_money(workspace, amount, told):
-    with pytest.raises(CommandError, match=told):
-        run(*("top_up", workspace.pk, "--environment", "sandbox"), f"--amount={amount}")
+INVALID_AMOUNTS = [
+    ("-1", "above 0"),
+    ("0", "above 0"),
+    ("NaN", "above 0"),
+    ("sNaN", "above 0"),
+    ("Infinity", "above 0"),
+    ("1e12", "above 0 and up to 999999999999.99"),
+    ("0.001", "at most two decimals"),
+    ("ten", "'ten' is not an amount"),
+    ("", "'' is not an amount"),
+    ("1,000", "is not an amount"),
+]
 
-    assert not LedgerEntry.objects.exists()
+
+def test_invalid_amount_moves_no_money(workspace):
+    for amount, told in INVALID_AMOUNTS:
+        with pytest.raises(CommandError, match=told):
+            run(
+                *("top_up", workspace.pk, "--environment", "sandbox"),
+                f"--amount={amount}",
+            )
+
+        assert not LedgerEntry.objects.exists()
 
 
 @pytest.fixture

@@ -61,14 +61,14 @@ def headings(html: str) -> set[str]:
     return {name for name in HEADINGS if f">{name}</h2>" in html}
 
 
-@pytest.mark.parametrize("role", SEES)
-def test_each_role_sees_its_sections_of_a_customer(rows, role):
-    html = read_page(person(role), change_url(rows.workspace))
+def test_each_role_sees_its_sections_of_a_customer(rows):
+    for role in SEES:
+        html = read_page(person(role), change_url(rows.workspace))
 
-    assert headings(html) == SEES[role]
-    assert ("Top up" in html) == (role in {"Finance", "Superuser"})
-    revokes = dialog_url("revoke_key", rows.key) in html
-    assert revokes == (role in {"Operations", "Superuser"})
+        assert headings(html) == SEES[role]
+        assert ("Top up" in html) == (role in {"Finance", "Superuser"})
+        revokes = dialog_url("revoke_key", rows.key) in html
+        assert revokes == (role in {"Operations", "Superuser"})
 
 
 def test_customer_page_has_all_sections(rows, superuser):
@@ -166,15 +166,14 @@ def test_note_names_its_author_and_is_sealed(workspace, superuser):
         assert TEXT.encode() not in bytes(cursor.fetchone()[0])
 
 
-@pytest.mark.parametrize(
-    "statement",
-    ["UPDATE workspaces_note SET author = 'x'", "DELETE FROM workspaces_note"],
-)
-def test_database_refuses_changes_of_notes(workspace, statement):
+def test_database_refuses_changes_of_notes(workspace):
     Note.objects.create(workspace=workspace, author="grace", text=TEXT)
-
-    with pytest.raises(DatabaseError), transaction.atomic():
-        connection.cursor().execute(statement)
+    for statement in [
+        "UPDATE workspaces_note SET author = 'x'",
+        "DELETE FROM workspaces_note",
+    ]:
+        with pytest.raises(DatabaseError), transaction.atomic():
+            connection.cursor().execute(statement)
 
 
 def test_notes_are_erased_when_the_retention_is_over(workspace):

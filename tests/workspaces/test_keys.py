@@ -36,10 +36,10 @@ def clock(time_machine):
     return time_machine
 
 
-@pytest.mark.parametrize(("text", "digest"), VECTORS.items())
-def test_published_keys_are_well_formed_and_digested(text, digest):
-    assert keys.is_well_formed(text)
-    assert keys.digest(text).hex() == digest
+def test_published_keys_are_well_formed_and_digested():
+    for text, digest in VECTORS.items():
+        assert keys.is_well_formed(text)
+        assert keys.digest(text).hex() == digest
 
 
 @pytest.mark.parametrize(

@@ -53,30 +53,26 @@ def test_command_writes_a_pdf(three_months: Account, tmp_path):
     assert (tmp_path / "november.pdf").read_bytes() == pdf_of(three_months)
 
 
-@pytest.mark.parametrize(
-    ("month", "told"),
-    [
-        ("2026-13", "not a month"),
-        ("2026-00", "not a month"),
-        ("november", "not a month"),
-        ("\u0662026-11", "not a month"),
-        ("2026-11-01", "not a month"),
-        ("2027-01", "has not begun"),
-    ],
-)
-def test_command_reports_invalid_arguments(
-    three_months: Account, month: str, told: str
-):
-    with pytest.raises(CommandError, match=told):
-        statement(three_months, month=month)
+INVALID_MONTHS = [
+    ("2026-13", "not a month"),
+    ("2026-00", "not a month"),
+    ("november", "not a month"),
+    ("\u0662026-11", "not a month"),
+    ("2026-11-01", "not a month"),
+    ("2027-01", "has not begun"),
+]
 
 
-@pytest.mark.parametrize("form", ["csv", "pdf"])
-def test_command_names_the_file_that_it_cannot_write(
-    three_months: Account, tmp_path, form: str
-):
-    with pytest.raises(CommandError, match=r"cannot be written: .*/away/file"):
-        statement(three_months, **{form: tmp_path / "away" / "file"})
+def test_command_reports_invalid_arguments(three_months: Account):
+    for month, told in INVALID_MONTHS:
+        with pytest.raises(CommandError, match=told):
+            statement(three_months, month=month)
+
+
+def test_command_names_the_file_that_it_cannot_write(three_months: Account, tmp_path):
+    for form in ["csv", "pdf"]:
+        with pytest.raises(CommandError, match=r"cannot be written: .*/away/file"):
+            statement(three_months, **{form: tmp_path / "away" / "file"})
 
 
 # The admin
@@ -133,15 +129,15 @@ def test_statement_needs_the_permission_for_accounts(three_months: Account):
         assert b"CHARGE" not in answer.content
 
 
-@pytest.mark.parametrize(
-    ("month", "kind"),
-    [("2026-13", "csv"), ("2027-01", "csv"), ("2026-11", "xml"), ("9999-99", "pdf")],
-)
-def test_invalid_statement_is_not_found(
-    three_months: Account, staff: Client, month: str, kind: str
-):
-    assert staff.get(url(three_months.pk, month, kind)).status_code == 404
-    assert staff.get(url(uuid7())).status_code in {302, 404}
+def test_invalid_statement_is_not_found(three_months: Account, staff: Client):
+    for month, kind in [
+        ("2026-13", "csv"),
+        ("2027-01", "csv"),
+        ("2026-11", "xml"),
+        ("9999-99", "pdf"),
+    ]:
+        assert staff.get(url(three_months.pk, month, kind)).status_code == 404
+        assert staff.get(url(uuid7())).status_code in {302, 404}
 
 
 def text_of(pdf: bytes) -> str:
@@ -210,15 +206,14 @@ def test_pdf_is_tagged_for_screen_readers(three_months: Account):
     assert reader.metadata.title == "Statement of November 2026"
 
 
-@pytest.mark.parametrize(
-    "note", ['#eval("1")', "*x* $y$ <label>", "= A heading", "中文"]
-)
-def test_notes_in_a_pdf_are_text(account: Account, note: str):
-    move(account, ("TOP_UP", "5", at(11, 2)), note=note)
+def test_notes_in_a_pdf_are_text(account: Account):
+    notes = ['#eval("1")', "*x* $y$ <label>", "= A heading"]
+    for note in [*notes, "中文"]:
+        move(account, ("TOP_UP", "5", at(11, 2)), note=note)
 
     shown = text_of(pdf_of(account))
-    assert "5.00" in shown
-    assert note in shown or note == "中文"
+    assert shown.count("5.00") >= 4
+    assert [note for note in notes if note not in shown] == []
 
 
 def test_pdf_of_a_very_long_month_points_to_the_csv(
@@ -226,9 +221,9 @@ def test_pdf_of_a_very_long_month_points_to_the_csv(
 ):
     monkeypatch.setattr(statements, "MAX_PDF_LINES", 200)
     many(account, 200)
-    reader = PdfReader(io.BytesIO(pdf_of(account)))
-    assert len(reader.pages) > 2
-    assert "in the CSV file" not in text_of(pdf_of(account))
+    whole = pdf_of(account)
+    assert len(PdfReader(io.BytesIO(whole)).pages) > 2
+    assert "in the CSV file" not in text_of(whole)
     many(account, 1)
 
     text = text_of(pdf_of(account))

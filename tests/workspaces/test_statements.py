@@ -122,16 +122,15 @@ def test_line_names_no_member_of_the_staff(api: Api):
     assert (entry["actor"], entry["note"]) == ("staff", "Gift")
 
 
-@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n"])
-def test_note_is_never_a_formula_in_a_spreadsheet(account: Account, first: str):
-    note = f'{first}HYPERLINK("http://x.test","a, b")'
-    move(
-        account, ("TOP_UP", "5", at(11, 2)), ("ADJUSTMENT", "-5", at(11, 3)), note=note
-    )
+def test_note_is_never_a_formula_in_a_spreadsheet(account: Account):
+    notes = [f'{first}HYPERLINK("http://x.test","a, b")' for first in "=+-@\t\r\n"]
+    for note in notes:
+        move(account, ("TOP_UP", "5", at(11, 2)), note=note)
+    move(account, ("ADJUSTMENT", "-5", at(11, 3)))
 
-    _, first_entry, second, _ = table(account, NOVEMBER)
+    _, *entries, second, _ = table(account, NOVEMBER)
 
-    assert first_entry["note"] == f"'{note}"
+    assert [entry["note"] for entry in entries] == [f"'{note}" for note in notes]
     assert second["amount"] == "-5.00"
 
 
