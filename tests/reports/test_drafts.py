@@ -200,9 +200,9 @@ def test_edit_of_a_notice_member_voids_the_consent(api: Api, hosted_draft: dict)
         ("GRANTED", "subject"),
         ("GRANTED", "checksRequested"),
         ("GRANTED", "purpose"),
-        ("DECLINED", "subject"),
-        ("EXPIRED", "subject"),
-        ("WITHDRAWN", "subject"),
+        ("DECLINED", "purpose"),
+        ("EXPIRED", "purpose"),
+        ("WITHDRAWN", "purpose"),
     ]:
         grant(hosted_draft["id"], status)
         subject = person(idNumber=str(len(links)))["subject"]
