@@ -238,7 +238,7 @@ def test_subject_who_asks_for_a_person_opens_the_case_again(api: Api, officer):
         with transaction.atomic():
             row = Report.objects.select_for_update(of=("self",)).get(pk=report)
             assert open_case(row, CaseCause.REQUESTED, due_at=soon)
-            # What is said later does not put it off.
+            # A later deadline does not put the case off.
             assert open_case(row, CaseCause.ENDED, due_at=soon + timedelta(days=1))
 
     case = case_of(report)
@@ -462,7 +462,7 @@ def plan_of(officer: Officer, filters: QueueFilters, after: UUID) -> str:
     return "\n".join(plans)
 
 
-# Who has a case
+# Members who take a case
 
 
 def test_member_takes_a_case_and_gives_it_to_another(api, officer, second):

@@ -168,7 +168,7 @@ class BackofficeAdmin(ModelAdmin):
                 added: HttpResponse = super().add_view(request, form_url, extra_context)
                 return added
             except IntegrityError:
-                # The other press was committed meanwhile.
+                # Another request has added the row meanwhile.
                 sent = self._row_of_page(request)
                 if sent is None:
                     raise

@@ -57,7 +57,7 @@ NO = {"", "0", "f", "false", "n", "no", "off"}
 TIMEOUT_SECONDS = 10
 # Rights of everybody but the owner.
 OTHERS_PERMISSIONS = 0o077
-# What boto3 takes for a bucket
+# The names of buckets that boto3 accepts
 BUCKET = re.compile(r"[A-Za-z0-9._-]{3,255}|arn:[^\s]+")
 # Numbers of days, hours, minutes or seconds. After a larger one no date could follow.
 SPAN = validate.Range(min=1, max=100_000)

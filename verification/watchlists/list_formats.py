@@ -154,7 +154,7 @@ class Format:
     # The attribute of the root, or the element, with the day; the one with the count.
     published: str
     count: str = ""
-    # Whether the day stands before the month in it.
+    # The publisher writes the day before the month.
     is_day_first: bool = False
 
     def publication_date(self, text: str | None) -> date | None:

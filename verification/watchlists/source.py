@@ -59,7 +59,7 @@ class WatchLists:
         editions = self._editions()
         hits = self._hits(subject, name, editions)
         if not hits and not _is_latin(name):
-            # OFAC has Latin names alone, so that no hit tells nothing.
+            # OFAC lists only Latin names, so a search without a hit clears nobody.
             raise Refused(REFUSED, "The lists need the name in Latin letters.")
         return screening_finding(
             subject,
