@@ -47,6 +47,7 @@ from verification.payments.refunds import (
     unfinished_part,
 )
 from verification.payments.registry import provider_named
+from verification.payments.settlement import poll_due_checkouts
 from verification.providers.payment_provider import RefundRequest
 from workspaces.ledger import Kind, Movement, record_movements
 from workspaces.models import Account, LedgerEntry
@@ -380,6 +381,24 @@ def test_our_own_refunds_are_not_refunds_elsewhere(
     call_command("reconcile_payments", "--from", day, "--provider", checkout.provider)
 
     assert review_flags(checkout) == []
+
+
+def test_rejected_refund_is_flagged_when_it_was_sent_before_a_restore(
+    checkout: Checkout, settings
+):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    refund = create_refund(checkout, 100)
+    before = transaction.savepoint()
+    approve_refund(refund.pk, by=WANGARI)
+    send_waiting_refunds()
+    transaction.savepoint_rollback(before)
+
+    reject_refund(refund.pk, by=WANGARI)
+    poll_due_checkouts()
+
+    assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
+    (line,) = differences(checkout)
+    assert line.endswith("not by us")
 
 
 def test_refund_without_checkout_is_listed(checkout: Checkout):

@@ -391,8 +391,10 @@ def end_refund(refund: Refund, status: RefundStatus, message: str) -> None:
     back = F("refunded") - refund.amount
     Checkout.objects.filter(pk=checkout.pk).update(refunded=back, accounted_at=None)
     _adjust_balance(refund, refund.amount)
-    if checkout.disputes.exclude(status=DisputeStatus.WON).exists():
-        # The next poll lets the disputes hold the amount.
+    is_disputed = checkout.disputes.exclude(status=DisputeStatus.WON).exists()
+    if is_disputed or status == RefundStatus.REJECTED:
+        # The next poll lets the disputes hold the amount. It also finds out whether a
+        # rejected refund was sent, as a restore may have lost its approval.
         Checkout.objects.filter(pk=checkout.pk).update(next_poll_at=refund.ended_at)
         schedule_job(JobName.POLL_DUE_CHECKOUTS)
     if checkout.is_counted:
@@ -632,7 +634,7 @@ def is_recorded(checkout: Checkout, found: ProviderRefund) -> bool:
     """
     return any(
         refund.provider_refund == found.refund or str(refund.pk) in found.words
-        for refund in checkout.refunds.all()
+        for refund in checkout.refunds.exclude(status=RefundStatus.REJECTED)
     )
 
 

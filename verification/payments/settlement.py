@@ -331,7 +331,11 @@ def settle(
         if not (asked_at and checkout.paid_at and checkout.paid_at >= asked_at):
             _check_paid_checkout(checkout, report, snapshot)
         return False
-    if snapshot.state == CheckoutState.PAID:
+    is_paid = snapshot.state == CheckoutState.PAID
+    if is_paid and snapshot.refunded and snapshot.refunded >= (snapshot.amount or 0):
+        # All went back before the first answer, or before one that a restore has lost.
+        snapshot = replace(snapshot, state=CheckoutState.REVERSED)
+    elif is_paid:
         _accept_money(checkout, report, snapshot, now())
         return True
     _record_unpaid(checkout, report, _expire_prompt(checkout, snapshot, asked_at))

@@ -217,7 +217,8 @@ class StripeCheckout(CheckoutProvider):
         self, start: datetime, end: datetime
     ) -> Iterator[ProviderPayment]:
         for charge in _pages(self._api.charges, created=_span(start, end)):
-            if charge.get("status") == "succeeded" and charge.get("paid"):
+            is_kept = charge.get("paid") and not charge.get("refunded")
+            if charge.get("status") == "succeeded" and is_kept:
                 yield ProviderPayment(
                     reference=str(_metadata(charge).get("reference") or ""),
                     transaction=_id(charge.get("payment_intent")) or charge["id"],
