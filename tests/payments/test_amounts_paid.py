@@ -115,6 +115,20 @@ def test_refunded_surplus_blocks_neither_launch_nor_cancel(api: Api):
     assert payment_of(made).status == "REFUNDED"
 
 
+def test_part_that_went_back_elsewhere_waits_for_no_rest(live_api: Api, taker: Any):
+    made = live_api.create(candidate_item())
+    part = open_page(made)
+    taker.pays = 10_000
+    taker.pay(part.reference)
+    poll_checkouts(part)
+    taker.give_back(part.reference, 4_000)
+
+    poll_checkouts(part)
+
+    assert (part.is_part, part.review_flags) == (False, ["REFUNDED_ELSEWHERE"])
+    assert open_page(made).amount == PRICE
+
+
 def test_part_pays_nothing_until_the_rest_arrives(
     paystack: FakePaystack, paystack_api: Api
 ):

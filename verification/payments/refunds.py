@@ -574,7 +574,11 @@ def flag_refunds_elsewhere(
         return
     message = "checkout %s: %s was refunded at the provider, not by us"
     logger.error(message, checkout.pk, elsewhere)
-    Checkout.objects.filter(pk=checkout.pk).update(refunded_elsewhere=elsewhere)
+    # A part of which something went back stops waiting for the rest of its payment.
+    is_part = checkout.is_part and checkout.is_counted
+    Checkout.objects.filter(pk=checkout.pk).update(
+        refunded_elsewhere=elsewhere, is_part=is_part
+    )
     raise_review_flag(checkout.pk, ReviewFlag.REFUNDED_ELSEWHERE)
 
 
