@@ -53,6 +53,7 @@ from verification.settings.providers import (
 )
 from verification.settings.secrets import (
     field_keys,
+    header_secret,
     is_deployment_check,
     lookup_key,
     optional_secret,
@@ -252,12 +253,13 @@ IS_DIRECT = DATABASE_DIRECT_URL != DATABASE_URL and Path(sys.argv[0]).name in {
     "manage.py",
     "verification",
 }
-database_settings("DRILL_DATABASE_URL", DRILL_DATABASE_URL)
-DATABASES: dict[str, Any] = {
-    "default": database_settings("DATABASE_DIRECT_URL", DATABASE_DIRECT_URL)
-    if IS_DIRECT
-    else database_settings("DATABASE_URL", DATABASE_URL)
-}
+# Each may be the value of the one before, which a refusal then names.
+_pooled, _direct, _ = (
+    database_settings("DATABASE_URL", DATABASE_URL),
+    database_settings("DATABASE_DIRECT_URL", DATABASE_DIRECT_URL),
+    database_settings("DRILL_DATABASE_URL", DRILL_DATABASE_URL),
+)
+DATABASES: dict[str, Any] = {"default": _direct if IS_DIRECT else _pooled}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # `verification.tracing` and the library read it by themselves.
@@ -291,7 +293,7 @@ DEFAULT_FROM_EMAIL = one_line("EMAIL_FROM", f"no-reply@{urlsplit(BASE_URL).hostn
 
 # SMS are sent if both are set; SMS_URL is for a server other than the provider's.
 AFRICASTALKING_USERNAME = one_line("AFRICASTALKING_USERNAME")
-AFRICASTALKING_API_KEY = optional_secret("AFRICASTALKING_API_KEY")
+AFRICASTALKING_API_KEY = header_secret("AFRICASTALKING_API_KEY")
 SMS_FROM = one_line("SMS_FROM")
 SMS_URL = web_address("SMS_URL")
 
@@ -578,11 +580,11 @@ AT_HOME = DEBUG and not any(
 GO_LIVE_ENVIRONMENT = "sandbox" if AT_HOME else "production"
 
 # A scrape of /metrics sends this token; without a token there is no such page.
-METRICS_TOKEN = optional_secret("METRICS_TOKEN")
+METRICS_TOKEN = header_secret("METRICS_TOKEN")
 
 # The operator's log store, which gets the audit trail.
 AUDIT_EXPORT_URL = audit_export_url(env.str("AUDIT_EXPORT_URL", ""))
-AUDIT_EXPORT_TOKEN = optional_secret("AUDIT_EXPORT_TOKEN")
+AUDIT_EXPORT_TOKEN = header_secret("AUDIT_EXPORT_TOKEN")
 AUDIT_EXPORT_CA_FILE = certificates_file(
     "AUDIT_EXPORT_CA_FILE", env.str("AUDIT_EXPORT_CA_FILE", "")
 )

@@ -39,7 +39,7 @@ from verification.settings.connections import (
     one_line,
     web_address,
 )
-from verification.settings.secrets import optional_secret
+from verification.settings.secrets import header_secret, optional_secret
 
 env = Env()
 # The dotted path of an adapter, and its options.
@@ -243,7 +243,7 @@ def _address(variable: str, option: str) -> _Credential:
 
 
 def _secret(variable: str, option: str) -> _Credential:
-    return _Credential(variable, option, optional_secret(variable))
+    return _Credential(variable, option, header_secret(variable))
 
 
 def _sources() -> dict[str, _Source]:
@@ -376,7 +376,7 @@ def payment_providers(link_days: int) -> dict[str, Adapter]:
     """
     opened: frozenset[str] = frozenset(env.list("PAYMENT_DEV_HOSTS", []))
     table: dict[str, Adapter] = {}
-    if key := optional_secret("PAYSTACK_SECRET_KEY"):
+    if key := header_secret("PAYSTACK_SECRET_KEY"):
         old = optional_secret("PAYSTACK_PREVIOUS_SECRET_KEY")
         table["paystack"] = (
             "verification.providers.paystack.Paystack",
@@ -393,7 +393,7 @@ def payment_providers(link_days: int) -> dict[str, Adapter]:
                 "minimum": env.decimal("PAYSTACK_MINIMUM", None),
             },
         )
-    if key := optional_secret("STRIPE_SECRET_KEY"):
+    if key := header_secret("STRIPE_SECRET_KEY"):
         secrets = optional_secret("STRIPE_WEBHOOK_SECRETS")
         table["stripe"] = (
             "verification.providers.stripe_checkout.StripeCheckout",

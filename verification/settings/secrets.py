@@ -137,6 +137,17 @@ def optional_secret(name: str) -> str:
     return _require_text(given[0], value)
 
 
+def header_secret(name: str) -> str:
+    """Return a secret for a header of requests. Raises ImproperlyConfigured."""
+    value = optional_secret(name)
+    if not (value.isascii() and value.isprintable()):
+        raise ImproperlyConfigured(
+            f"{read_from[name]} has a line break or a character that no header of a "
+            "request can have, such as a curly quote; remove it."
+        )
+    return value
+
+
 def _require_text(variable: str, value: str) -> str:
     """Return the secret. Raises ImproperlyConfigured if it is blank or not printable.
 
