@@ -1,10 +1,14 @@
+from collections.abc import Iterator
 from datetime import date, timedelta
+from typing import Any
 
 import pytest
 from django.core.management import CommandError
 from django.utils.timezone import now
 
 from tests.watchlists.files import EU, FILES, OFAC, UK, UN
+from verification.watchlists.list_formats import Entry, read_entries
+from verification.watchlists.management.commands import load_watchlist
 from verification.watchlists.models import (
     Edition,
     ListEntry,
@@ -128,6 +132,21 @@ def test_incomplete_file_changes_nothing(load, name, content, told):
     assert f"{name} was not loaded" in str(error.value)
     assert Edition.objects.get().is_current
     assert ListEntry.objects.count() == 2
+
+
+def test_file_that_is_changed_while_it_is_read_is_refused(load, tmp_path, monkeypatch):
+    """Findings name the edition by the digest of its file."""
+
+    def read_changed(*arguments: Any) -> Iterator[Entry]:
+        (tmp_path / "EU.xml").write_text(f"{EU}\n")
+        yield from read_entries(*arguments)
+
+    monkeypatch.setattr(load_watchlist, "read_entries", read_changed)
+
+    with pytest.raises(CommandError, match="was changed while it was read"):
+        load("EU")
+
+    assert not Edition.objects.exists()
 
 
 def test_shrunken_list_needs_may_shrink(load):

@@ -68,6 +68,9 @@ def load_list(
         digest = file_digest(file, "sha256").hexdigest()
         file.seek(0)
         found = list(read_entries(file, name, head))
+        file.seek(0)
+        if file_digest(file, "sha256").hexdigest() != digest:
+            raise UnreadableFile("The file was changed while it was read.")
     if not found:
         raise UnreadableFile("The file has no person or company in it.")
     with transaction.atomic():
