@@ -23,6 +23,8 @@ from verification.development.demo import (
 )
 from verification.development.local_pages import APPLICANT, OWNER, STAFF, make_person
 from verification.golive.models import Application
+from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from verification.payments.models import Checkout
 from verification.reports.models import Report, StatusChange
 from webhooks.models import Attempt, Configuration, Delivery
@@ -74,6 +76,16 @@ def test_failed_deliveries_of_the_demo_have_all_their_attempts(newcomer):
         assert numbers == list(range(1, 11))
         assert delivery.attempts == len(numbers)
     assert not Attempt.objects.filter(started_at__gt=now()).exists()
+    # In the order of the console's list
+    deliveries = Delivery.objects.order_by("event_id")
+    created = list(deliveries.values_list("created_at", flat=True))
+    assert created == sorted(created)
+
+
+def test_figures_of_the_demo_are_counted_at_once(newcomer):
+    Demo(newcomer.workspace).move_into_the_past()
+
+    assert Job.objects.filter(function=JobName.COUNT_CHANGED_DAYS).exists()
 
 
 def times(report: str) -> list:

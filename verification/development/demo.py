@@ -57,10 +57,12 @@ from verification.development.local_pages import (
     OWNER,
     make_person,
 )
+from verification.figures.daily import count_changed_days
 from verification.files.inspection import PNG, InspectedFile
 from verification.golive import applications
 from verification.golive.applications import ActingUser
 from verification.golive.models import DocumentKind, Status
+from verification.jobs.queue import schedule_job
 from verification.payments import checkouts
 from verification.payments.alerts import raise_review_flag
 from verification.payments.models import Checkout, Payment, ReviewFlag
@@ -94,6 +96,9 @@ logger = logging.getLogger(__name__)
 
 NAME = "Demo"
 DAYS = 90
+# The reports without a decision and those that wait for an answer are more recent.
+UNDECIDED_DAYS = 2
+WAITING_DAYS = 9
 # `created_by` of the demo's reports and rules, but for those of the file; the names of
 # keys and people are longer.
 ACTOR = "demo"
@@ -294,7 +299,10 @@ class Demo:
         clear = [self.person(CLEAR) for _ in range(20)]
         scores = [self.applicant(CLEAR) for _ in range(6)]
         bad = [self.person(digit) for digit in (NOT_FOUND, OTHER_NAME, ADVERSE) * 2]
-        self.create(*clear, *scores, *bad, *map(self.company, (CLEAR, CLEAR, ADVERSE)))
+        firms = map(self.company, (CLEAR, CLEAR, ADVERSE))
+        ended = [*clear, *scores, *bad, *firms]
+        self.chance.shuffle(ended)
+        self.create(*ended)
         self.create(*(self.person(REFUSED) for _ in range(3)))
         self.create(self.two_checks(REFUSED), self.two_checks(REFUSED))
         self.create(*(self.person(CLEAR) for _ in range(3)), draft=True)
@@ -520,15 +528,7 @@ class Demo:
 
         The transaction also records that the demo is filled, so no row moves twice.
         """
-        ages = {}
-        undecided = decidable_reports().filter(pk__in=self.reports, decisions=None)
-        waiting = set(undecided.values_list("pk", flat=True))
-        for report in self.reports.order_by("id"):
-            days = DAYS if report.completed_at else 9
-            if report.pk in waiting:
-                days = 2
-            # The square makes recent reports more frequent.
-            ages[report.pk] = timedelta(days=days * self.chance.random() ** 2)
+        ages = self._ages()
         with connection.cursor() as cursor:
             # Triggers forbid changes of history; this user may skip triggers.
             cursor.execute("SET LOCAL session_replication_role = replica")
@@ -555,6 +555,26 @@ class Demo:
             # A trigger lists the event for its seal.
             cursor.execute("SET LOCAL session_replication_role = origin")
         audit.record(FILLED, audit.SERVICE, self.workspace)
+        schedule_job(count_changed_days)
+
+    def _ages(self) -> dict[UUID, timedelta]:
+        """Return how far each report moves: later ones less far, as in lists by id."""
+        ended = self.reports.filter(completed_at__isnull=False)
+        undecided = decidable_reports().filter(pk__in=self.reports, decisions=None)
+        ages: dict[UUID, timedelta] = {}
+        for reports, least, most in (
+            (undecided, 0, UNDECIDED_DAYS),
+            (ended.exclude(pk__in=undecided), UNDECIDED_DAYS, DAYS),
+            (self.reports.filter(completed_at=None), 0, WAITING_DAYS),
+        ):
+            ids = list(
+                reports.order_by("-completed_at", "-id").values_list("pk", flat=True)
+            )
+            # The square makes recent reports more frequent.
+            shares = sorted(self.chance.random() ** 2 for _ in ids)
+            days = (least + (most - least) * share for share in shares)
+            ages |= zip(ids, (timedelta(days=d) for d in days), strict=True)
+        return ages
 
 
 def _times_of_reports(cursor: Any) -> list[tuple[str, list[str]]]:
