@@ -18,10 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Min, Q, QuerySet
 
 from monitoring.models import (
@@ -46,6 +45,7 @@ from monitoring.rules import (
     set_terms,
 )
 from verification.checks.packages import packages_of
+from verification.db.base import run_sql
 from verification.db.bulk_insert import Row, Rows
 from verification.db.ids import uuid7
 from verification.jobs.claims import together_or_alone, update_in_batches
@@ -213,9 +213,8 @@ def launch_runs(
         ]
         return [Rows(Run, rows)]
 
-    with connection.cursor() as cursor:
-        rule_ids = [run.rule.pk for run in due]
-        cursor.execute(ADVANCE_RULES, [rule_ids, [run.next_at for run in due]])
+    rule_ids = [run.rule.pk for run in due]
+    run_sql(ADVANCE_RULES, [rule_ids, [run.next_at for run in due]])
     packages = packages_of(run.rule for run in due)
     orders = [
         (
@@ -288,9 +287,9 @@ def _active_rules() -> QuerySet[Rule]:
 
 def _defer(rule_id: UUID, error: str) -> None:
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            values: dict[str, Any] = {"id": rule_id, "error": error[:100], "at": now()}
-            cursor.execute(DEFER_FAILED, values)
+        with transaction.atomic():
+            values = {"id": rule_id, "error": error[:100], "at": now()}
+            run_sql(DEFER_FAILED, values)
     except DatabaseError as e:
         logger.error("rule %s is not put off: %s", rule_id, type(e).__name__)
 

@@ -17,8 +17,9 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
+from verification.db.base import run_sql
 from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.ids import uuid7
 from verification.jobs.claims import claim_sql, column_list, together_or_alone
@@ -251,8 +252,7 @@ def release_claims(claims: Sequence[Claim], seconds: float) -> None:
 
 def _postpone(claims: Sequence[Claim], seconds: float, *, is_leased: bool) -> None:
     ids, fences = [c.event.pk for c in claims], [c.fence for c in claims]
-    with connection.cursor() as cursor:
-        cursor.execute(POSTPONE, [seconds, ids, fences, is_leased])
+    run_sql(POSTPONE, [seconds, ids, fences, is_leased])
 
 
 def schedule_next_run() -> None:
@@ -261,10 +261,7 @@ def schedule_next_run() -> None:
     Every run ends with this. Other deliveries wait for their time, for the end of their
     receiver's rest, or for the end of the lease of a sender that may have died.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(NEXT_DUE)
-        due = cursor.fetchone()[0]
-    ensure_job_by(JobName.SEND_DELIVERIES, due)
+    ensure_job_by(JobName.SEND_DELIVERIES, run_sql(NEXT_DUE)[0][0])
 
 
 def record_attempts(ended: Sequence[EndedAttempt]) -> None:
@@ -286,9 +283,7 @@ def _record(ended: Sequence[EndedAttempt]) -> None:
     ]
     # Sorted, so that two recordings never deadlock.
     rows.sort(key=lambda row: row[0])
-    with connection.cursor() as cursor:
-        cursor.execute(RECORD, [at, *map(list, zip(*rows, strict=True))])
-        updated = set(cursor.fetchall())
+    updated = set(run_sql(RECORD, [at, *map(list, zip(*rows, strict=True))]))
     # The others are claimed by another sender.
     recorded = [one for one in ended if (one[0].event.pk, one[0].fence) in updated]
     insert(Rows(Attempt, [_attempt_row(*one) for one in recorded]))

@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from verification.db import breaker
+from verification.db.base import run_sql
 from verification.jobs.names import JobName
 from verification.jobs.queue import schedule_job
 from verification.values.clock import now
@@ -144,11 +145,10 @@ def _lock_configuration(workspace_id: UUID, environment: str, *, alone: bool) ->
     transaction that held it before.
     """
     lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {lock}(hashtextextended(%s, 0))",
-            [f"webhook configuration {workspace_id} {environment}"],
-        )
+    run_sql(
+        f"SELECT {lock}(hashtextextended(%s, 0))",
+        [f"webhook configuration {workspace_id} {environment}"],
+    )
 
 
 def _find_configuration(

@@ -25,6 +25,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
+from verification.db.base import run_sql
 from verification.values.clock import now
 from webhooks.events import RETENTION
 from webhooks.models import Event
@@ -196,9 +197,7 @@ def read_events(
 
 def _read_state(feed: dict[str, Any]) -> tuple[bool, Place]:
     """Return whether events wait for their place, and the last place that is taken."""
-    with connection.cursor() as db:
-        db.execute(STATE, feed)
-        has_unlisted, listed_at, event_id = db.fetchone()
+    [(has_unlisted, listed_at, event_id)] = run_sql(STATE, feed)
     return has_unlisted, Place(listed_at, event_id) if listed_at else START
 
 

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import QuerySet
 
 from verification.db import breaker
+from verification.db.base import run_sql
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Kind
 from verification.values.local_time import utc_text
@@ -59,24 +59,13 @@ def record_answers(ended: Iterable[tuple[Configuration, Answer]], at: datetime) 
 
 
 def _count_failures(configuration: Configuration, failures: int, at: datetime) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            COUNT_FAILURES,
-            {
-                "id": configuration.pk,
-                "updated_at": configuration.updated_at,
-                "failures": failures,
-                "at": at,
-            },
-        )
-        row = cursor.fetchone()
-    if row is None:
-        return
-    in_row, since = row
-    if in_row - failures < NOTIFIES_AT <= in_row:
-        schedule_job(notify_failing, configuration.pk)
-    if in_row >= MIN_FAILURES_TO_DISABLE and since <= at - DISABLE_AFTER:
-        _disable(configuration, Configuration.DisabledReason.FAILING, at)
+    values = {"id": configuration.pk, "updated_at": configuration.updated_at}
+    rows = run_sql(COUNT_FAILURES, {**values, "failures": failures, "at": at})
+    for in_row, since in rows:
+        if in_row - failures < NOTIFIES_AT <= in_row:
+            schedule_job(notify_failing, configuration.pk)
+        if in_row >= MIN_FAILURES_TO_DISABLE and since <= at - DISABLE_AFTER:
+            _disable(configuration, Configuration.DisabledReason.FAILING, at)
 
 
 def _disable(

@@ -11,9 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
-from verification.db.base import force_custom_plan
+from verification.db.base import force_custom_plan, run_sql
 from verification.db.ids import first_id_at
 from verification.jobs.queue import job
 from verification.values.clock import now
@@ -88,12 +86,8 @@ def list_api_requests(
     names = {sql: f"value_{number}" for number, sql in enumerate(given)}
     conditions = " AND ".join(sql.format(f"%({name})s") for sql, name in names.items())
     values = {names[sql]: value for sql, value in given.items()}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            NEWEST.format(conditions=conditions),
-            {"keys": list(keys), "size": size, **values},
-        )
-        ids = [row[0] for row in cursor.fetchall()]
+    sql = NEWEST.format(conditions=conditions)
+    ids = [id for (id,) in run_sql(sql, {"keys": list(keys), "size": size, **values})]
     found = ApiRequest.objects.select_related("key").in_bulk(ids)
     return [found[id] for id in ids if id in found]
 
@@ -105,5 +99,4 @@ def purge_api_requests() -> None:
     The list hides older rows of a week that is still kept.
     """
     at = now()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT keep_api_requests(%s, %s)", [at - RETENTION, at + AHEAD])
+    run_sql("SELECT keep_api_requests(%s, %s)", [at - RETENTION, at + AHEAD])

@@ -21,6 +21,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Model, Q
 
+from verification.db.base import run_sql
 from verification.db.encryption import EncryptedJSONField, keyed_hash
 from verification.values.clock import now
 from workspaces.models import (
@@ -115,10 +116,8 @@ def find_issued(text: str) -> ApiKey | None:
     """
     if not is_well_formed(text):
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(_find_statement(), [digest(text)])
-        row = cursor.fetchone()
-    return _load_key(row) if row else None
+    rows = run_sql(_find_statement(), [digest(text)])
+    return _load_key(rows[0]) if rows else None
 
 
 def record_use(key: ApiKey, address: str) -> bool:

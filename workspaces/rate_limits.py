@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.core.cache import cache
-from django.db import connection
 
+from verification.db.base import run_sql
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
 from verification.values.clock import now
@@ -98,18 +98,16 @@ def _count(subject: str, window: int, by: int) -> int:
 
 
 def _count_in_database(subject: str, window: int, by: int) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            INSERT INTO workspaces_ratecount AS seen (subject, minute, count)
-            VALUES (%s, %s, %s)
-            ON CONFLICT (subject, minute)
-                DO UPDATE SET count = seen.count + excluded.count
-            RETURNING count
-            """,
-            [subject, datetime.fromtimestamp(window, UTC), by],
-        )
-        return cursor.fetchone()[0]
+    return run_sql(
+        """
+        INSERT INTO workspaces_ratecount AS seen (subject, minute, count)
+        VALUES (%s, %s, %s)
+        ON CONFLICT (subject, minute)
+            DO UPDATE SET count = seen.count + excluded.count
+        RETURNING count
+        """,
+        [subject, datetime.fromtimestamp(window, UTC), by],
+    )[0][0]
 
 
 def network_of(address: str) -> str:

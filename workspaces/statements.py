@@ -17,6 +17,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
+from verification.db.base import run_sql
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
 from workspaces.models import Account, LedgerEntry
@@ -149,24 +150,21 @@ class Statement:
 def open_statement(account_id: UUID, month: Month) -> Iterator[Statement]:
     """Open a statement in one snapshot, which later charges do not change."""
     with transaction.atomic(durable=True):
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            cursor.execute(f"SET LOCAL statement_timeout = '{TIMEOUT}'")
+        run_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        run_sql(f"SET LOCAL statement_timeout = '{TIMEOUT}'")
         yield _statement(account_id, month)
 
 
 def months(account_id: UUID) -> list[Month]:
     """Return the months with entries, newest first."""
-    with connection.cursor() as cursor:
-        cursor.execute(MONTHS, {"account": account_id})
-        return [Month.of(start) for (start,) in cursor.fetchall()]
+    return [Month.of(start) for (start,) in run_sql(MONTHS, {"account": account_id})]
 
 
 def _statement(account_id: UUID, month: Month) -> Statement:
     account = Account.objects.select_related("workspace").get(pk=account_id)
-    with connection.cursor() as cursor:
-        cursor.execute(TOTALS, _query_parameters(account, month))
-        rows = {kind: row for kind, *row in cursor.fetchall()}
+    rows = {
+        kind: row for kind, *row in run_sql(TOTALS, _query_parameters(account, month))
+    }
     nothing = (0, Decimal(0), Decimal(0), None)
     sums = [(kind, *rows.get(kind, nothing)) for kind in LedgerEntry.Kind]
     opening = account.balance - sum(since for *_, since, _ in sums)

@@ -10,7 +10,6 @@ from datetime import timedelta
 
 import pytest
 import time_machine
-from django.db import connection
 from django.utils.timezone import now
 
 from tests.notifications.messages import email_message, enqueue
@@ -45,8 +44,7 @@ def before_the_step() -> Iterator[None]:
 
 def beat() -> list[Job]:
     """Beat once; return the jobs that mend the due times."""
-    with connection.cursor() as cursor:
-        queue.write_heartbeat(cursor)
+    queue.write_heartbeat()
     return list(Job.objects.filter(function=JobName.MEND_DUE_TIMES))
 
 

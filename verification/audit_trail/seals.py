@@ -21,7 +21,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from django.db import connection, transaction
+from django.db import transaction
 
 from verification.audit_trail import anchors
 from verification.audit_trail.models import (
@@ -30,6 +30,7 @@ from verification.audit_trail.models import (
     read_state,
     write_state,
 )
+from verification.db.base import run_sql
 from verification.db.bulk_insert import Rows, insert
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.values.local_time import utc_text
@@ -98,7 +99,7 @@ def _seal_batch() -> tuple[int, bool]:
     is_filled = _list_older()
     number, previous = last_seal()
     rows = []
-    waiting = _select(TAKE, [BATCH_SIZE])
+    waiting = run_sql(TAKE, [BATCH_SIZE])
     for event_id, *event in waiting:
         number += 1
         previous = hash_of(previous, facts_of(number, event_id, event))
@@ -113,7 +114,7 @@ def _list_older() -> bool:
     if state.is_filled:
         return True
     after = state.filled_to or UUID(int=0)
-    last = _select(FILL, {"after": after, "limit": BATCH_SIZE})
+    last = run_sql(FILL, {"after": after, "limit": BATCH_SIZE})
     if last:
         write_state(filled_to=last[0][0])
     else:
@@ -155,11 +156,5 @@ def hash_of(previous: bytes, facts: dict[str, Any]) -> bytes:
 
 def read_page(after: int, size: int) -> Iterator[tuple[int, bytes, UUID, list[Any]]]:
     """Return number, hash, event id and COLUMNS of the seals after a number."""
-    for number, sealed, event_id, *event in _select(PAGE, [after, size]):
+    for number, sealed, event_id, *event in run_sql(PAGE, [after, size]):
         yield number, bytes(sealed), event_id, event
-
-
-def _select(sql: str, values: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        return cursor.fetchall()

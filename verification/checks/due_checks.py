@@ -18,9 +18,10 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 
 from verification.checks.models import CheckResult, ResultStatus
+from verification.db.base import run_sql
 from verification.db.bulk_insert import Rows
 from verification.db.ids import first_id_at
 from verification.jobs.claims import claim_sql
@@ -95,18 +96,16 @@ def assign_turns(account_id: UUID, count: int, at: datetime) -> list[datetime]:
     if count <= MAX_SMALL_REQUEST:
         return [at] * count
     takes = (count * TURN_INTERVAL).total_seconds()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            INSERT INTO checks_turnreservation AS taken (account_id, until)
-            VALUES (%(account)s, %(at)s + %(takes)s * interval '1 second')
-            ON CONFLICT (account_id) DO UPDATE SET until =
-                greatest(taken.until, %(at)s) + %(takes)s * interval '1 second'
-            RETURNING until - %(takes)s * interval '1 second'
-            """,
-            {"account": account_id, "at": at, "takes": takes},
-        )
-        (first,) = cursor.fetchone()
+    [(first,)] = run_sql(
+        """
+        INSERT INTO checks_turnreservation AS taken (account_id, until)
+        VALUES (%(account)s, %(at)s + %(takes)s * interval '1 second')
+        ON CONFLICT (account_id) DO UPDATE SET until =
+            greatest(taken.until, %(at)s) + %(takes)s * interval '1 second'
+        RETURNING until - %(takes)s * interval '1 second'
+        """,
+        {"account": account_id, "at": at, "takes": takes},
+    )
     return [first + number * TURN_INTERVAL for number in range(count)]
 
 
@@ -186,10 +185,9 @@ def claim_queued(rooms: Mapping[str, int]) -> list[Claim]:
 
 @transaction.atomic
 def _claim(sql: str, values: list[Any]) -> list[Claim]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [*values, None, settings.CHECK_LEASE_SECONDS])
-        # The update returns its rows in any order: sorted by their turns and ids.
-        rows = [row[1:] for row in sorted(cursor.fetchall())]
+    claimed = run_sql(sql, [*values, None, settings.CHECK_LEASE_SECONDS])
+    # The update returns its rows in any order: sorted by their turns and ids.
+    rows = [row[1:] for row in sorted(claimed)]
     if not rows:
         return []
     # Read with the claim, so that consent and suspension are current for the call.

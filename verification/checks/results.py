@@ -23,7 +23,7 @@ from verification.checks.events import (
 )
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
 from verification.checks.next_results import delete_taken
-from verification.db.base import reconnect
+from verification.db.base import reconnect, run_sql
 from verification.jobs.claims import together_or_alone
 from verification.jobs.names import JobName
 from verification.jobs.queue import notify_on_commit, schedule_job
@@ -222,9 +222,8 @@ def _update(ended: Sequence[EndedCheck], at: datetime) -> dict[tuple[UUID, int],
     # Sorted, as an objection may lock the same results at this moment. PostgreSQL
     # follows this order where the table is large.
     rows.sort(key=lambda row: row.id)
-    with connection.cursor() as cursor:
-        cursor.execute(UPDATE, [at, *map(list, zip(*rows, strict=True))])
-        return {(result, fence): price for result, fence, price in cursor}
+    updated = run_sql(UPDATE, [at, *map(list, zip(*rows, strict=True))])
+    return {(result, fence): price for result, fence, price in updated}
 
 
 class _ResultRow(NamedTuple):

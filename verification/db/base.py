@@ -3,8 +3,9 @@
 A connection that has lost the primary server fails with OperationalError, whatever the
 error was, and the next statement opens another one.
 
-`name_sessions` gives all sessions of a process a name. `force_custom_plan` plans chosen
-statements each time they run, and `read_page` reads one page of a list.
+`name_sessions` gives all sessions of a process a name. `run_sql` executes a statement,
+`force_custom_plan` plans chosen statements each time they run, and `read_page` reads
+one page of a list.
 """
 
 from __future__ import annotations
@@ -66,6 +67,13 @@ DISK_FULL_PAUSE = 300
 RECONNECT_PAUSE = 0.5
 # A clock that was set wrong is noticed within this time.
 CLOCK_SECONDS = 10
+
+
+def run_sql(sql: str, values: Any = None) -> list[tuple[Any, ...]]:
+    """Execute a statement, and return the rows that it returns."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return cursor.fetchall() if cursor.description else []
 
 
 @contextmanager

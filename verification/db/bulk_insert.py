@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 from django.db import connection, models, transaction
 
+from verification.db.base import run_sql
 from verification.db.encryption import EncryptedJSONField
 
 # One COPY for each table is faster than one JSON statement for this many rows or more.
@@ -100,8 +101,7 @@ def _execute_together(
     *with_, main = ordered
     parts = ", ".join(f"t{number} AS ({s.sql})" for number, s in enumerate(with_))
     sql = f"WITH {parts} {main.sql}" if parts else main.sql
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [value for s in ordered for value in s.parameters])
+    run_sql(sql, [value for s in ordered for value in s.parameters])
 
 
 def _insert_statement(rows: Rows) -> Statement:

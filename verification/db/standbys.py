@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from django.db import connection
+from verification.db.base import run_sql
 
 # Only what applies changes is a standby: pg_basebackup and pg_receivewal keep them, and
 # so name no position that they applied. Subscribers of logical replication do, but they
@@ -42,13 +42,9 @@ class Standbys(NamedTuple):
 
 def read_standbys() -> list[Standbys]:
     """Return the standbys; a role without the rights of `pg_monitor` sees none."""
-    with connection.cursor() as cursor:
-        cursor.execute(STANDBYS)
-        return [Standbys(*row) for row in cursor.fetchall()]
+    return [Standbys(*row) for row in run_sql(STANDBYS)]
 
 
 def writes_waiting_seconds() -> float:
     """Return how long a commit has waited for a synchronous standby; 0 if none does."""
-    with connection.cursor() as cursor:
-        cursor.execute(WAITING)
-        return float(cursor.fetchone()[0])
+    return float(run_sql(WAITING)[0][0])

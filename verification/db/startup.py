@@ -27,6 +27,7 @@ from psycopg.pq import Conninfo
 
 from verification import __version__
 from verification.db import embedded
+from verification.db.base import run_sql
 
 # Messages of a server that starts, recovers or waits for its promotion.
 TRANSIENT = (
@@ -238,13 +239,9 @@ def require_no_later_schema() -> None:
 
 def find_needed_version() -> str:
     """Return the oldest version that can run on the database, or "" if this one can."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT name FROM django_migrations WHERE name ~ %s",
-            [NEEDED_VERSION.pattern],
-        )
-        needed = [needed_version(name) for (name,) in cursor.fetchall()]
-    newest = max(needed, default=())
+    query = "SELECT name FROM django_migrations WHERE name ~ %s"
+    named = run_sql(query, [NEEDED_VERSION.pattern])
+    newest = max((needed_version(name) for (name,) in named), default=())
     return ".".join(map(str, newest)) if newest > parse_version(__version__) else ""
 
 

@@ -17,11 +17,12 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
+from verification.db.base import run_sql
 from verification.decisions.findings import is_decidable
 from verification.decisions.models import (
     AdverseNotice,
@@ -104,8 +105,7 @@ def open_case(
         "at": at,
         "is_promised": due_at is not None,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(OPEN_CASE, values)
+    run_sql(OPEN_CASE, values)
     return True
 
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
 from verification.checks.models import CheckResult, ResultStatus
+from verification.db.base import run_sql
 from verification.decisions.models import DECIDABLE, Decision
 from verification.decisions.rules import (
     CheckFacts,
@@ -94,15 +94,14 @@ def read_facts(
     """
     checks: dict[UUID, dict[str, CheckFacts]] = {pk: {} for pk in reports}
     field: Any = CheckResult._meta.get_field("finding")
-    with connection.cursor() as cursor:
-        listed = None if names is None else list(names)
-        cursor.execute(RESULTS, [listed, listed, list(reports)])
-        for report_id, pk, name, status, score, sealed in cursor:
-            finding = field.open(sealed, pk) if sealed else {}
-            checks[report_id][name] = CheckFacts(
-                status,
-                score,
-                frozenset(flag["code"] for flag in finding.get("flags") or ()),
-                finding.get("details") or {},
-            )
+    listed = None if names is None else list(names)
+    results = run_sql(RESULTS, [listed, listed, list(reports)])
+    for report_id, pk, name, status, score, sealed in results:
+        finding = field.open(sealed, pk) if sealed else {}
+        checks[report_id][name] = CheckFacts(
+            status,
+            score,
+            frozenset(flag["code"] for flag in finding.get("flags") or ()),
+            finding.get("details") or {},
+        )
     return {pk: Facts(*report, checks[pk]) for pk, report in reports.items()}

@@ -17,13 +17,14 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Max
 from django.utils.translation import gettext_noop as _
 
 from verification.backoffice import audit
 from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
 from verification.consents.models import Consent
+from verification.db.base import run_sql
 from verification.decisions.decide import (
     Maker,
     NewDecision,
@@ -379,9 +380,7 @@ def dry_run(client: Client, rules: Rules) -> DryRun:
     rows = recent.values_list(*columns)[:DRY_RUN_REPORTS]
     stored = {pk: (score, package) for pk, score, package in rows}
     facts = read_facts(stored, checks_read(rules))
-    with connection.cursor() as cursor:
-        cursor.execute(DECIDED, [list(stored)])
-        decided = dict(cursor.fetchall())
+    decided = dict(run_sql(DECIDED, [list(stored)]))
     compared = [
         Difference(pk, decided.get(pk), evaluate(rules, facts[pk])) for pk in stored
     ]

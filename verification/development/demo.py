@@ -46,6 +46,7 @@ from verification.consents.subject_decisions import Evidence, decline, digest_of
 from verification.console.batches import OpenUpload, judge, place_batch, store_upload
 from verification.console.orders import Choice
 from verification.db import embedded
+from verification.db.base import run_sql
 from verification.db.ids import uuid7
 from verification.decisions.decide import Maker, NewDecision, decide
 from verification.decisions.findings import decidable_reports
@@ -234,11 +235,9 @@ def _workspace_of(owner: User, name: str) -> Workspace:
 
 def fill() -> None:
     """Create the demo once, or complete an interrupted one."""
-    with connection.cursor() as cursor:
-        # The process holds the lock until it ends.
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
-        if not cursor.fetchone()[0]:
-            return
+    # The process holds the lock until it ends.
+    if not run_sql("SELECT pg_try_advisory_lock(%s)", [LOCK])[0][0]:
+        return
     demo = Demo(demo_workspace())
     if demo.is_filled():
         return

@@ -12,8 +12,8 @@ step, so the job runs several times.
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import connection
 
+from verification.db.base import run_sql
 from verification.jobs.names import JobName
 from verification.jobs.queue import MENDING_RUNS, job, schedule_job
 
@@ -72,11 +72,9 @@ def mend_due_times(step_seconds: int, runs_left: int) -> None:
         "from": 0 if is_first else max(0, step_seconds - MARGIN_SECONDS),
         "to": step_seconds + MARGIN_SECONDS,
     }
-    with connection.cursor() as cursor:
-        for statement in STATEMENTS:
-            cursor.execute(statement, window)
-        cursor.execute("SELECT clock_timestamp()")
-        (at,) = cursor.fetchone()
+    for statement in STATEMENTS:
+        run_sql(statement, window)
+    [(at,)] = run_sql("SELECT clock_timestamp()")
     if runs_left > 1:
         schedule_job(mend_due_times, step_seconds, runs_left - 1, at=at + PAUSE)
 

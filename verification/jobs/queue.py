@@ -29,6 +29,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 
+from verification.db.base import run_sql
 from verification.db.bulk_insert import Rows
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.names import JobName
@@ -146,9 +147,7 @@ def store_job(
     path: str, arguments: Sequence[str | int], *, at: datetime | None = None
 ) -> int:
     """Like `schedule_job`, also for a job that only another version knows."""
-    with connection.cursor() as cursor:
-        cursor.execute(ENQUEUE, [path, json.dumps(list(arguments)), at])
-        job_id = int(cursor.fetchone()[0])
+    job_id = int(run_sql(ENQUEUE, [path, json.dumps(list(arguments)), at])[0][0])
     notify_on_commit()
     return job_id
 
@@ -163,10 +162,8 @@ def ensure_job_by(function: JobOrName, due: datetime | None) -> None:
         return
     # Work that is due and was left is locked by another worker or waits for a limit.
     at = max(due, now() + MIN_PAUSE)
-    with connection.cursor() as cursor:
-        cursor.execute(IS_SCHEDULED_BY, [_require_job(function), at])
-        if not cursor.fetchone()[0]:
-            schedule_job(function, at=at)
+    if not run_sql(IS_SCHEDULED_BY, [_require_job(function), at])[0][0]:
+        schedule_job(function, at=at)
 
 
 def notify_on_commit() -> None:
@@ -193,8 +190,7 @@ def _path(function: Callable[..., Any]) -> str:
 
 
 def _notify_clusters() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+    run_sql("SELECT pg_notify(%s, '')", [CHANNEL])
 
 
 def make_cluster_name(label: str) -> str:
@@ -244,9 +240,7 @@ def _hold_one(names: list[str]) -> Iterator[bool]:
 
 
 def _execute_lock(sql: str, name: str) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [name])
-        return bool(cursor.fetchone()[0])
+    return bool(run_sql(sql, [name])[0][0])
 
 
 def beat() -> bool:
@@ -259,23 +253,21 @@ def beat() -> bool:
     if time.monotonic() - _written_at >= 1 and not connection.in_atomic_block:
         _written_at = time.monotonic()
         try:
-            with connection.cursor() as cursor:
-                write_heartbeat(cursor)
+            write_heartbeat()
         except DatabaseError as e:
             logger.warning("heartbeat not written: %s", type(e).__name__)
     return not stopping
 
 
-def write_heartbeat(cursor: Any) -> None:
+def write_heartbeat() -> None:
     """Record that the cluster works; mend due times if the clock was set back."""
-    cursor.execute(WRITE_HEARTBEAT, [cluster_name()])
-    at, step = cursor.fetchone()
+    [(at, step)] = run_sql(WRITE_HEARTBEAT, [cluster_name()])
     clock.compare(at)
     if step >= LEAST_STEP_SECONDS:
         logger.warning("the database's clock was set back by %.0f s", step)
-        cursor.execute(END_FUTURE_BEATS)
+        run_sql(END_FUTURE_BEATS)
         arguments = json.dumps([ceil(step), MENDING_RUNS])
-        cursor.execute(ENQUEUE, [JobName.MEND_DUE_TIMES, arguments, None])
+        run_sql(ENQUEUE, [JobName.MEND_DUE_TIMES, arguments, None])
 
 
 def count_working_clusters() -> int:

@@ -31,6 +31,7 @@ from django_q.models import Task
 from django_q.scheduler import scheduler
 
 from verification import tracing
+from verification.db.base import run_sql
 from verification.db.startup import DatabaseRefused, require_schema
 from verification.jobs import queue
 from verification.jobs.models import failure_id
@@ -204,14 +205,14 @@ def claim() -> ClaimedJob | None:
         "cluster": cluster_name(),
         "lease": settings.Q_CLUSTER["retry"],
     }
-    for id, function, arguments, attempts, *_ in _execute(CLAIM, values):
+    for id, function, arguments, attempts, *_ in run_sql(CLAIM, values):
         job = ClaimedJob(id, function, json.loads(arguments), attempts)
         if is_job(function):
             return job
         logger.error("job %s is unknown here: %s", id, function)
         with _without_standby():
-            _execute(LEAVE_TO_OTHERS, [id, attempts])
-        _execute(UNLOCK)
+            run_sql(LEAVE_TO_OTHERS, [id, attempts])
+        run_sql(UNLOCK)
     return None
 
 
@@ -234,8 +235,8 @@ def run_job(job: ClaimedJob) -> None:
     if failure:
         _retry(job, started, failure)
     else:
-        _execute(END, [job.id])
-    _execute(UNLOCK)
+        run_sql(END, [job.id])
+    run_sql(UNLOCK)
 
 
 def _retry(job: ClaimedJob, started: datetime, failure: str) -> None:
@@ -252,22 +253,22 @@ def _retry(job: ClaimedJob, started: datetime, failure: str) -> None:
     }
     with _without_standby():
         Task.objects.update_or_create(id=failure_id(job.id), defaults=row)
-        _execute(RETRY, [job.id, job.attempts])
+        run_sql(RETRY, [job.id, job.attempts])
 
 
 def do_housekeeping() -> None:
     """Release the jobs of dead workers, and give up jobs that failed too often."""
     with _without_standby():
-        _execute(PULL_SCHEDULES)
-        for id, function in _execute(TAKE_BACK, [cluster_name(), DEAD_AFTER_SECONDS]):
+        run_sql(PULL_SCHEDULES)
+        for id, function in run_sql(TAKE_BACK, [cluster_name(), DEAD_AFTER_SECONDS]):
             logger.warning("job %s has lost its worker: %s", id, function)
-        for id, function in _execute(GIVE_UP, [MAX_ATTEMPTS]):
+        for id, function in run_sql(GIVE_UP, [MAX_ATTEMPTS]):
             logger.error("gave up job %s: %s", id, function)
 
 
 def _wait_and_claim() -> ClaimedJob | None:
     """Claim a job after a notification or IDLE_SECONDS, unless one is due already."""
-    _execute(f"LISTEN {CHANNEL}")
+    run_sql(f"LISTEN {CHANNEL}")
     job = claim()
     if job is None:
         queue.beat()
@@ -276,19 +277,13 @@ def _wait_and_claim() -> ClaimedJob | None:
         # A signal does not end the wait.
         job = None if queue.stopping else claim()
     # A server that notifies a session which does not read would end it.
-    _execute(f"UNLISTEN {CHANNEL}")
+    run_sql(f"UNLISTEN {CHANNEL}")
     return job
 
 
 @contextmanager
 def _without_standby() -> Iterator[None]:
     """Let the session commit at once; an error within ends the session."""
-    _execute("SET synchronous_commit = off")
+    run_sql("SET synchronous_commit = off")
     yield
-    _execute("RESET synchronous_commit")
-
-
-def _execute(statement: str, values: Any = None) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return cursor.fetchall() if cursor.description else []
+    run_sql("RESET synchronous_commit")

@@ -22,9 +22,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
-from verification.db.base import force_custom_plan
+from verification.db.base import force_custom_plan, run_sql
 from verification.db.ids import first_id_at, time_of_id
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.payments.alerts import record_alert
@@ -196,10 +196,9 @@ def _walk_on(walk: AuditWalk, summed: Sequence[AuditWalk]) -> None:
     assert walk.until  # noqa: S101
     start, stop = next(_slices(walk.read_to, walk.until))
     walk.remember(_distinct([*walk.differences, *_compare(start, stop)]))
-    with connection.cursor() as cursor:
-        bounds = _ids_between(start, min(stop, _settled_at(walk)))
-        for one in summed:
-            cursor.execute(ADD_TOTALS, {"walk": one.pk, **bounds})
+    bounds = _ids_between(start, min(stop, _settled_at(walk)))
+    for one in summed:
+        run_sql(ADD_TOTALS, {"walk": one.pk, **bounds})
     walk.read_to = stop
     walk.save()
 
@@ -222,9 +221,8 @@ def _end_night(night: AuditWalk, round_: AuditWalk) -> None:
     found += _compare_accounts(list(unequal))
     differences = _distinct(found)
     values: dict[str, Any] = {"accounts": list(unequal), "first": first}
-    with connection.cursor() as cursor:
-        for walk in ended:
-            cursor.execute(RENEW_TOTALS, {"walk": walk.pk, **values})
+    for walk in ended:
+        run_sql(RENEW_TOTALS, {"walk": walk.pk, **values})
     last = LedgerAudit.objects.order_by("-made_at").first()
     all_since = round_.since if round_ in ended else last.all_since if last else None
     LedgerAudit.objects.create(
@@ -275,11 +273,9 @@ def _compare_accounts(accounts: Sequence[UUID] | None) -> list[Difference]:
 @force_custom_plan()
 @transaction.atomic
 def _select(statement: str, values: dict[str, Any]) -> list[Any]:
-    with connection.cursor() as cursor:
-        # A balance may have many entries, and the command has time.
-        cursor.execute("SET LOCAL statement_timeout = 0")
-        cursor.execute(statement, values)
-        return cursor.fetchall()
+    # A balance may have many entries, and the command has time.
+    run_sql("SET LOCAL statement_timeout = 0")
+    return run_sql(statement, values)
 
 
 def _ids_between(start: datetime, stop: datetime) -> dict[str, UUID]:

@@ -17,10 +17,10 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import F, Max, Min, Q
 
 from verification.backoffice.models import ActorKind, AuditEvent
+from verification.db.base import run_sql
 from verification.db.ids import uuid7
 from verification.privacy.models import Channel, Correction, Disclosure
 from verification.reports.models import Report
@@ -99,8 +99,7 @@ def record_disclosures(
         "recipient": recipient[:100],
         "at": now(),
     }
-    with connection.cursor() as cursor:
-        cursor.execute(RECORD, values)
+    run_sql(RECORD, values)
     _remember(due)
 
 

@@ -26,6 +26,7 @@ from monitoring.models import Alert, Baseline, Rule
 from verification.batches.models import Batch
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
+from verification.db.base import run_sql
 from verification.db.encryption import sealed_fields
 from verification.decisions.models import Case, CaseNote, Decision, NoticeFact
 from verification.files.storage import delete_file
@@ -274,13 +275,17 @@ GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
 ON CONFLICT (workspace_id, environment, day, package, what)
 DO UPDATE SET count = t.count + excluded.count
 """
+# What ends, and is counted, before the tables are erased
+BEFORE = [
+    *(STOP_DELIVERIES, STOP_MESSAGES, STOP_RERUNS, CLOSE_CORRECTIONS, CLOSE_REQUESTS),
+    *(END_PROPOSALS, END_DECLINES, END_NOTICES, KEEP_COUNTS),
+]
 FILES = f"SELECT file FROM privacy_correctiondocument t WHERE {OF_CORRECTION}"  # noqa: S608
 
 
 def lock_deliveries(report_ids: Sequence[UUID]) -> None:
     """Lock the waiting deliveries of these reports. They come before accounts."""
-    with connection.cursor() as cursor:
-        cursor.execute(LOCK_DELIVERIES, [list(report_ids)])
+    run_sql(LOCK_DELIVERIES, [list(report_ids)])
 
 
 @transaction.atomic
@@ -293,20 +298,11 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
     values: dict[str, Any] = {"reports": list(report_ids), "at": at}
     counts: Counter[str] = Counter()
     lock_deliveries(report_ids)
+    files = [name for (name,) in run_sql(FILES, values)]
+    messages = [message_id for (message_id,) in run_sql(MESSAGES, values)]
     with connection.cursor() as cursor:
-        cursor.execute(FILES, values)
-        files = [name for (name,) in cursor.fetchall()]
-        cursor.execute(MESSAGES, values)
-        messages = [message_id for (message_id,) in cursor.fetchall()]
-        cursor.execute(STOP_DELIVERIES, values)
-        cursor.execute(STOP_MESSAGES, values)
-        cursor.execute(STOP_RERUNS, values)
-        cursor.execute(CLOSE_CORRECTIONS, values)
-        cursor.execute(CLOSE_REQUESTS, values)
-        cursor.execute(END_PROPOSALS, values)
-        cursor.execute(END_DECLINES, values)
-        cursor.execute(END_NOTICES, values)
-        cursor.execute(KEEP_COUNTS, values)
+        for statement in BEFORE:
+            cursor.execute(statement, values)
         for table in TABLES:
             cursor.execute(table.statement, values)
             counts[table.name] += cursor.rowcount

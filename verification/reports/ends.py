@@ -13,12 +13,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
+from verification.db.base import run_sql
 from verification.db.bulk_insert import Rows, insert
 from verification.decisions.cases import close_cases
 from verification.decisions.models import PolicyState, PolicyVersion
@@ -361,13 +362,12 @@ def _write_scores(reports: list[Report], at: datetime) -> None:
     if not reports:
         return
     rows = [(report.pk, report.risk_score, report.risk_level) for report in reports]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE reports_report r
-            SET risk_score = u.score, risk_level = u.level, updated_at = %s
-            FROM unnest(%s::uuid[], %s::smallint[], %s::text[]) AS u(id, score, level)
-            WHERE r.id = u.id
-            """,
-            [at, *map(list, zip(*rows, strict=True))],
-        )
+    run_sql(
+        """
+        UPDATE reports_report r
+        SET risk_score = u.score, risk_level = u.level, updated_at = %s
+        FROM unnest(%s::uuid[], %s::smallint[], %s::text[]) AS u(id, score, level)
+        WHERE r.id = u.id
+        """,
+        [at, *map(list, zip(*rows, strict=True))],
+    )

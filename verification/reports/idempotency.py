@@ -15,8 +15,9 @@ from uuid import UUID
 
 import orjson
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 
+from verification.db.base import run_sql
 from verification.db.bulk_insert import Rows, insert
 from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job
@@ -80,10 +81,8 @@ class IdempotencyKey:
         If there is none, claim the key until the transaction ends and return None.
         """
         lock = int.from_bytes(self.key[:8], signed=True)
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock])
-            if not cursor.fetchone()[0]:
-                raise RequestInProgress
+        if not run_sql("SELECT pg_try_advisory_xact_lock(%s)", [lock])[0][0]:
+            raise RequestInProgress
         # A separate statement, so that it sees what the lock's last holder committed.
         answer = IdempotencyRecord.objects.filter(
             workspace=self.workspace_id, environment=self.environment, key=self.key

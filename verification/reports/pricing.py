@@ -13,10 +13,10 @@ from decimal import Decimal
 from uuid import UUID
 
 import orjson
-from django.db import connection
 
 from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
 from verification.consents.models import Consent
+from verification.db.base import run_sql
 from verification.payments.registry import LABELS, checkout_provider, minimum_amount
 from verification.providers.sandbox import reserved_members
 from verification.reports.models import (
@@ -262,26 +262,25 @@ def _reusable_results(questions: list[tuple[bytes, datetime]]) -> dict[bytes, UU
         {"question": f"\\x{question.hex()}", "since": since}
         for question, since in questions
     ]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT asked.question, newest.id
-            FROM json_to_recordset(%s) AS asked(question bytea, since timestamptz)
-            CROSS JOIN LATERAL (
-                SELECT id FROM checks_checkresult AS known
-                WHERE question = asked.question AND completed_at >= asked.since
-                    AND status = 'COMPLETED' AND reused_from_id IS NULL
-                    AND finding IS NOT NULL AND disputed_at IS NULL
-                    AND NOT EXISTS (
-                        SELECT FROM checks_checkresult
-                        WHERE reused_from_id = known.id AND disputed_at IS NOT NULL
-                    )
-                ORDER BY completed_at DESC LIMIT 1
-            ) AS newest
-            """,
-            [orjson.dumps(rows).decode()],
-        )
-        return {bytes(question): result for question, result in cursor.fetchall()}
+    found = run_sql(
+        """
+        SELECT asked.question, newest.id
+        FROM json_to_recordset(%s) AS asked(question bytea, since timestamptz)
+        CROSS JOIN LATERAL (
+            SELECT id FROM checks_checkresult AS known
+            WHERE question = asked.question AND completed_at >= asked.since
+                AND status = 'COMPLETED' AND reused_from_id IS NULL
+                AND finding IS NOT NULL AND disputed_at IS NULL
+                AND NOT EXISTS (
+                    SELECT FROM checks_checkresult
+                    WHERE reused_from_id = known.id AND disputed_at IS NOT NULL
+                )
+            ORDER BY completed_at DESC LIMIT 1
+        ) AS newest
+        """,
+        [orjson.dumps(rows).decode()],
+    )
+    return {bytes(question): result for question, result in found}
 
 
 def total(lines: Sequence[OrderLine]) -> Decimal:

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Annotated, Any, get_args
 from uuid import UUID
 
-from django.db import connection
 from pydantic import ConfigDict, Field, StrictBool, ValidationError
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ErrorType
@@ -25,6 +24,7 @@ from verification.checks.models import MAX_CHECKS, CheckDefinition, CheckPackage
 from verification.checks.packages import Packages, find_packages
 from verification.consents.models import Consent, challenge_for_subject, is_under_age
 from verification.consents.notices import consented_route
+from verification.db.base import run_sql
 from verification.payments.registry import accepts_payments
 from verification.providers.registry import has_source
 from verification.providers.sandbox import reserved_members
@@ -312,13 +312,11 @@ def catalogue() -> Catalogue:
     The cache saves more time than the validation of a request takes.
     """
     global _cached_catalogue
-    with connection.cursor() as cursor:
-        # Every update gives a row another xmin or ctid.
-        cursor.execute(
-            "SELECT string_agg(xmin::text || ctid::text, ',' ORDER BY id) "
-            "FROM checks_checkdefinition"
-        )
-        version = cursor.fetchone()[0]
+    # Every update gives a row another xmin or ctid.
+    version = run_sql(
+        "SELECT string_agg(xmin::text || ctid::text, ',' ORDER BY id) "
+        "FROM checks_checkdefinition"
+    )[0][0]
     if _cached_catalogue is None or _cached_catalogue[0] != version:
         definitions = {d.name: d for d in CheckDefinition.objects.all()}
         _cached_catalogue = version, definitions

@@ -13,6 +13,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from verification.consents.models import Consent
+from verification.db.base import run_sql
 from verification.db.bulk_insert import Statement
 from verification.db.ids import uuid7
 from verification.payments.models import Payment
@@ -146,12 +147,11 @@ def lock_person(*subject_ids: UUID) -> None:
     locks of rules and reports.
     """
     names = [f"person:{subject_id}" for subject_id in sorted(set(subject_ids))]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(name, 0)) "
-            "FROM unnest(%s::text[]) AS name",
-            [names],
-        )
+    run_sql(
+        "SELECT pg_advisory_xact_lock(hashtextextended(name, 0)) "
+        "FROM unnest(%s::text[]) AS name",
+        [names],
+    )
 
 
 def lock_orders(
@@ -164,11 +164,10 @@ def lock_orders(
     and accounts.
     """
     function = "pg_advisory_xact_lock" + ("" if for_objection else "_shared")
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {function}(hashtextextended(%s, 0))",
-            [orders_lock(workspace_id, environment)],
-        )
+    run_sql(
+        f"SELECT {function}(hashtextextended(%s, 0))",
+        [orders_lock(workspace_id, environment)],
+    )
 
 
 def orders_lock(workspace_id: UUID, environment: str) -> str:

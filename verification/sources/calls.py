@@ -16,9 +16,10 @@ from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Count
 
+from verification.db.base import run_sql
 from verification.db.bulk_insert import Row, Rows, insert
 from verification.db.encryption import UnknownKey
 from verification.db.ids import uuid7
@@ -155,11 +156,8 @@ def end_calls(calls: Mapping[UUID, EndedCall], at: datetime) -> list[UUID]:
     ended = [
         (str(e.how), e.why, e.may_be_charged, e.job, e.cause) for e in calls.values()
     ]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            END_CALLS, [at, list(calls), *map(list, zip(*ended, strict=True))]
-        )
-        return [result for result, has_answer in cursor.fetchall() if has_answer]
+    values = [at, list(calls), *map(list, zip(*ended, strict=True))]
+    return [result for result, has_answer in run_sql(END_CALLS, values) if has_answer]
 
 
 def erase_answers(result_ids: Sequence[UUID]) -> None:

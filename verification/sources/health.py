@@ -22,9 +22,10 @@ from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 from django.core.cache import cache
-from django.db import connection, transaction
+from django.db import transaction
 
 from verification.db import breaker
+from verification.db.base import run_sql
 from verification.jobs.claims import delete_in_batches
 from verification.jobs.queue import job
 from verification.providers.registry import asks_referee, route_for
@@ -116,8 +117,7 @@ class Tally:
         """Write the sums; return the lines to log once they are committed."""
         counted = CallOutcome.ANSWERED, CallOutcome.REFUSED, CallOutcome.UNAVAILABLE
         ends = [tally.ends[outcome] for outcome in counted]
-        with connection.cursor() as cursor:
-            cursor.execute(ADD_MINUTE, [name, at, *ends, tally.took])
+        run_sql(ADD_MINUTE, [name, at, *ends, tally.took])
         lines: list[str] = []
         rows = Source.objects.filter(name=name)
         source = rows.select_for_update().first() or Source(name=name, causes=[])
@@ -141,8 +141,7 @@ class Tally:
             new = sorted(tally.causes - set(source.causes))
             lines += [f"source {name} does not answer: {cause}" for cause in new]
             values: dict[str, Any] = {"name": name, "at": at, "new": new}
-            with connection.cursor() as cursor:
-                cursor.execute(COUNT_FAILURES, values | {"failures": tally.failures})
+            run_sql(COUNT_FAILURES, values | {"failures": tally.failures})
             self._failing.add(name)
         return lines
 

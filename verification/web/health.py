@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.db import DatabaseError, OperationalError, connection
+from django.db import DatabaseError, OperationalError
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from psycopg.errors import InsufficientPrivilege
 
 from verification.db import startup
-from verification.db.base import is_disk_full
+from verification.db.base import is_disk_full, run_sql
 from verification.db.standbys import writes_waiting_seconds
 from verification.jobs import queue
 from verification.payments.alerts import recent_failed_openings
@@ -131,9 +131,7 @@ def _writes() -> str:
     if writes_waiting_seconds() > WRITES_WAIT_SECONDS:
         return "writes wait"
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(WRITE_FILE)
-            _, is_read_only = cursor.fetchone()
+        [(_, is_read_only)] = run_sql(WRITE_FILE)
     except OperationalError as e:
         if is_disk_full(e):
             return "disk full"

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 from django.db.models import Count, Min, Q, QuerySet
 from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse
@@ -37,6 +37,7 @@ from verification.audit_trail.export import lag
 from verification.audit_trail.models import TrailState
 from verification.backups.models import Backup, RestoreDrill
 from verification.checks.due_checks import count_given_up
+from verification.db.base import run_sql
 from verification.db.standbys import read_standbys, writes_waiting_seconds
 from verification.jobs.queue import count_working_clusters
 from verification.notifications.delivery import waiting_notifications
@@ -253,11 +254,8 @@ def _seconds(interval: timedelta | None) -> float:
 
 
 def _work_figures() -> Iterator[Metric]:
-    with connection.cursor() as cursor:
-        cursor.execute(QUEUES)
-        queues = {name: (due, _seconds(age)) for name, due, age in cursor.fetchall()}
-        cursor.execute(JOBS)
-        running, given_up = cursor.fetchone()
+    queues = {name: (due, _seconds(age)) for name, due, age in run_sql(QUEUES)}
+    [(running, given_up)] = run_sql(JOBS)
     messages = {row["channel"]: row for row in count_messages()}
     waits = [now() - row["due_since"] for row in messages.values() if row["due"]]
     number = sum(row["due"] for row in messages.values())
@@ -304,9 +302,7 @@ def count_messages() -> QuerySet[Notification, Any]:
 
 
 def _report_figures() -> Iterator[Metric]:
-    with connection.cursor() as cursor:
-        cursor.execute(UNFINISHED, {"limit": UNFINISHED_LIMIT})
-        rows = cursor.fetchall()
+    rows = run_sql(UNFINISHED, {"limit": UNFINISHED_LIMIT})
     none = dict.fromkeys(Environment.values, 0)
     text = "Reports that run and wait for no person and no announced answer."
     numbers = none | {name: number for name, number, _ in rows}
@@ -385,11 +381,8 @@ def _request_figures() -> Iterator[Metric]:
 
 
 def _server_figures() -> Iterator[Metric]:
-    with connection.cursor() as cursor:
-        cursor.execute(CONNECTIONS)
-        states = dict(cursor.fetchall())
-        cursor.execute(DATABASE)
-        size, used, limit, oldest, archived = cursor.fetchone()
+    states = dict(run_sql(CONNECTIONS))
+    [(size, used, limit, oldest, archived)] = run_sql(DATABASE)
     yield _gauges(
         "database_connections", "Connections by their state.", states, "state"
     )
@@ -426,8 +419,6 @@ def _backup_figures() -> Iterator[Metric]:
         yield _gauge("restore_drill_age_seconds", text, _age(drill.made_at))
         text = "1 if it succeeded, 0 if it failed, was killed or still runs."
         yield _gauge("restore_drill_succeeded", text, drill.succeeded)
-    with connection.cursor() as cursor:
-        cursor.execute(INSTALLED)
-        (age,) = cursor.fetchone()
+    [(age,)] = run_sql(INSTALLED)
     text = "How long ago the first migration was applied."
     yield _gauge("installation_age_seconds", text, float(age))

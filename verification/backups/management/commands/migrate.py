@@ -23,7 +23,7 @@ from psycopg import sql
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from verification.db import startup
-from verification.db.base import SESSION_SETTINGS
+from verification.db.base import SESSION_SETTINGS, run_sql
 from verification.jobs.queue import advisory_lock
 
 LOCK_SECONDS = 2
@@ -133,14 +133,14 @@ class Command(migrate.Command):
 @contextmanager
 def _limits() -> Iterator[None]:
     """Limit the waits and durations of statements that block others."""
-    _execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
-    _execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+    run_sql(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+    run_sql(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
     try:
         with connection.execute_wrapper(_lift_limits):
             yield
     finally:
         for name in ("lock_timeout", "statement_timeout"):
-            _execute(f"SET {name} = '{SESSION_SETTINGS[name]}'")
+            run_sql(f"SET {name} = '{SESSION_SETTINGS[name]}'")
 
 
 def _lift_limits(
@@ -166,20 +166,11 @@ def _drop_unfinished_indexes() -> None:
 
 
 def _column_types() -> dict[tuple[int, int], list[int]]:
-    with connection.cursor() as cursor:
-        cursor.execute(COLUMN_TYPES)
-        return {(table, column): kind for table, column, *kind in cursor.fetchall()}
+    return {(table, column): kind for table, column, *kind in run_sql(COLUMN_TYPES)}
 
 
 def _oldest() -> str:
-    with connection.cursor() as cursor:
-        cursor.execute(OLDEST_TRANSACTION)
-        pid, seconds = cursor.fetchone() or (None, None)
-    if seconds is None:
-        return ""
-    return f" (the oldest transaction is {seconds} s old, process {pid})"
-
-
-def _execute(statement: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
+    for pid, seconds in run_sql(OLDEST_TRANSACTION):
+        if seconds is not None:
+            return f" (the oldest transaction is {seconds} s old, process {pid})"
+    return ""

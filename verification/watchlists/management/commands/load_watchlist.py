@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection, transaction
+from django.db import transaction
 
+from verification.db.base import run_sql
 from verification.values.clock import now
 from verification.watchlists.list_formats import (
     FORMATS,
@@ -109,9 +110,8 @@ def load_list(
 
 def _lock(name: str) -> None:
     """Let two loads of one list run one after the other."""
-    with connection.cursor() as cursor:
-        key = f"watchlist {name}"
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
+    key = f"watchlist {name}"
+    run_sql("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
 
 
 def _check_size(name: str, before: Edition | None, found: list[Entry]) -> None:
