@@ -5,9 +5,9 @@ import pytest
 from tests.world.clients import Api
 from tests.world.deliveries import put_configuration
 from tests.world.payments import candidate_item, pay_report
-from verification.api import examples
 from verification.api.docs import document
 from verification.api.events import EVENTS, EXAMPLES
+from verification.api.examples import read_examples
 from verification.api.webhooks import (
     DeliveryBody,
     DeliverySummary,
@@ -55,15 +55,19 @@ def test_payment_event_has_the_documented_shape(api: Api):
 
 
 def test_examples_match_requests_and_answers(api: Api):
-    answer = put_configuration(api, **examples.CONFIGURATION_REQUEST)
+    found = read_examples()
+    operations = found["operations"]
+    configured = operations["configureWebhooks"]
 
-    assert answer.keys() == examples.CONFIGURATION.keys()
+    answer = put_configuration(api, **configured["request"])
+
+    assert answer.keys() == configured["answer"].keys()
     for shape, example in (
-        (WebhookConfiguration, examples.CONFIGURATION),
-        (DeliveryBody, examples.DELIVERY),
-        (DeliveryBody, examples.PENDING_DELIVERY),
-        (DeliveryBody, examples.TEST_DELIVERY),
-        (DeliverySummary, examples.SUMMARY),
+        (WebhookConfiguration, configured["answer"]),
+        (DeliveryBody, operations["getDelivery"]["answer"]),
+        (DeliveryBody, operations["redeliver"]["answer"]),
+        (DeliveryBody, operations["sendTestEvent"]["answer"]),
+        (DeliverySummary, found["parts"]["summary"]),
     ):
         read = shape.model_validate(example)
         assert read.model_dump(mode="json", by_alias=True) == example

@@ -14,8 +14,8 @@ from tests.world.decisions import (
 )
 from tests.world.deliveries import configure_receiver
 from tests.world.orders import create_report_with_status
-from verification.api import examples
 from verification.api.events import EVENTS
+from verification.api.examples import read_examples
 from verification.api.report_shapes import DecisionBody
 from verification.decisions.models import Decision, ReasonCode
 from verification.privacy.models import Origin
@@ -60,9 +60,10 @@ def test_note_is_sealed(deciding_api: Api):
 def test_example_of_a_decision_has_its_shape(deciding_api: Api):
     made = decide(deciding_api, create_ready_report(deciding_api))
 
-    assert made.keys() == examples.DECISION.keys()
-    read = DecisionBody.model_validate(examples.DECISION)
-    assert read.model_dump(mode="json", by_alias=True) == examples.DECISION
+    example = read_examples()["parts"]["decision"]
+    assert made.keys() == example.keys()
+    read = DecisionBody.model_validate(example)
+    assert read.model_dump(mode="json", by_alias=True) == example
 
 
 @pytest.mark.parametrize("status", ["DECLINED", "APPROVED"])

@@ -18,8 +18,8 @@ from tests.docs.guides import create_test_key, endless_sample, run_command
 from tests.world.clients import Api
 from tests.world.deliveries import SECRET, configure_receiver
 from tests.world.service import Service, free_port
-from verification.api import examples
 from verification.api.events import EVENTS, EXAMPLES
+from verification.api.examples import read_examples
 from verification.db import breaker
 from webhooks import attempts, events, health
 from webhooks.events import envelope
@@ -64,9 +64,10 @@ def comparable(value: Any, ids: dict[str, str] | None = None) -> Any:
 def raised(api: Api) -> dict[str, Event]:
     """Return {event name: event} for the reports of the examples."""
     configure_receiver(api.workspace)
-    refused = copy.deepcopy(examples.CREATE_REQUEST)
+    taken = read_examples()["parts"]["create-request"]
+    refused = copy.deepcopy(taken)
     refused["reports"][0]["subject"]["idNumber"] = "90000008"
-    for body in (examples.CREATE_REQUEST, refused):
+    for body in (taken, refused):
         assert api.post("/reports", body).status_code == 201
     api.work()
     assert api.post("/webhooks/test").status_code == 202
@@ -183,10 +184,8 @@ def test_commands_of_the_page_work(service: Service):
     service.start_web()
 
     configuration = run_command(configure, service, KEY=key)
-    assert (
-        configuration["enabledEvents"]
-        == examples.CONFIGURATION_REQUEST["enabledEvents"]
-    )
+    example = read_examples()["operations"]["configureWebhooks"]["request"]
+    assert configuration["enabledEvents"] == example["enabledEvents"]
     sent = run_command(test, service, KEY=key)
     assert sent["event"] == "webhook.test"
     (pulled,) = run_command(pull, service, KEY=key)["content"]

@@ -28,7 +28,7 @@ from tests.service.conftest import Client
 from tests.world.service import Service, free_port
 from tests.world.waiting import until
 from verification.api.events import EXAMPLES
-from verification.api.examples import CREATE_REQUEST
+from verification.api.examples import read_examples
 from webhooks.sender import sign
 
 ROOT = settings.BASE_DIR
@@ -148,7 +148,7 @@ def test_receiver_and_follower_of_the_guide_run_as_printed(
         answers = [post(port, body, secret) for secret in (SECRET, SECRET, SECRET * 2)]
         assert answers == [204, 204, 400]
         assert lines.readline().startswith("report.ready ")
-    client.post("/reports", CREATE_REQUEST)
+    client.post("/reports", read_examples()["parts"]["create-request"])
     with running(FOLLOWER, project, service, client) as lines:
         assert lines.readline().startswith("report.created ")
         until((project / "events.cursor").exists)

@@ -10,7 +10,6 @@ from django.http import Http404
 from pydantic import ConfigDict
 from rest_framework.request import Request
 
-from verification.api import examples
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.checks.catalogue import CheckName
 from verification.checks.models import CheckDefinition, CheckPackage
@@ -242,7 +241,6 @@ class CheckDefinitionViewSet(OperationViewSet):
         scope=None,
         query=CheckDefinitionQuery,
         answer=CheckDefinitionPage,
-        example=examples.DEFINITIONS,
     )
     def list(self, request: Request) -> PageEnvelope:
         """List the checks that are offered, with their prices and inputs."""
@@ -255,7 +253,6 @@ class CheckDefinitionViewSet(OperationViewSet):
         scope=None,
         query=CheckDefinitionQuery,
         answer=CheckDefinitionBody,
-        example=examples.DEFINITION,
     )
     def retrieve(self, request: Request, checkName: str) -> CheckDefinitionBody:
         """Get one check: its subjects, inputs, price and answers."""
@@ -279,7 +276,6 @@ class PackageViewSet(OperationViewSet):
         scope=None,
         query=CheckDefinitionQuery,
         answer=PackagePage,
-        example=examples.PACKAGES,
     )
     def list(self, request: Request) -> PageEnvelope:
         """List the operator's and your own packages that are active, by name."""

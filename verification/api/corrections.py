@@ -9,7 +9,6 @@ from uuid import UUID
 from django.db.models import QuerySet
 from rest_framework.request import Request
 
-from verification.api import examples
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.db.base import read_page
@@ -65,7 +64,6 @@ class CorrectionViewSet(OperationViewSet):
         scope=Scope.REPORTS_READ,
         query=CorrectionQuery,
         answer=CorrectionPage,
-        example={**examples.ONE_PAGE, "content": [examples.CORRECTION_ITEM]},
     )
     def list(self, request: Request) -> PageEnvelope:
         """List corrections, newest first.
@@ -84,7 +82,6 @@ class CorrectionViewSet(OperationViewSet):
         "Get a correction",
         scope=Scope.REPORTS_READ,
         answer=CorrectionDetail,
-        example=examples.CORRECTION_DETAIL,
     )
     def retrieve(self, request: Request, correctionId: UUID) -> CorrectionDetail:
         """Get a correction with what the subject says."""

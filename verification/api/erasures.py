@@ -10,7 +10,6 @@ from drf_spectacular.types import OpenApiTypes
 from rest_framework.decorators import action
 from rest_framework.request import Request
 
-from verification.api import examples
 from verification.api.content import PdfNegotiation
 from verification.api.operations import OperationViewSet, operation
 from verification.privacy.certificates import certificate_pdf, signed_members
@@ -72,7 +71,6 @@ class ErasureViewSet(OperationViewSet):
         "Get an erasure",
         scope=Scope.REPORTS_READ,
         answer=ErasureBody,
-        example=examples.ERASURE,
     )
     def retrieve(self, request: Request, erasureId: UUID) -> ErasureBody:
         """Get the state of an erasure, also one that the person or staff requested."""
@@ -84,7 +82,6 @@ class ErasureViewSet(OperationViewSet):
         "Get the certificate of an erasure",
         scope=Scope.REPORTS_READ,
         answer=CertificateBody,
-        example=examples.CERTIFICATE,
         problems=("erasure-not-ended",),
     )
     def certificate(self, request: Request, erasureId: UUID) -> CertificateBody:

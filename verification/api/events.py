@@ -16,23 +16,7 @@ from drf_spectacular.utils import (
 from pydantic import create_model
 
 from monitoring.alerts import AlertData
-from verification.api.examples import (
-    ALERT,
-    CORRECTION,
-    CREATED_AT,
-    DECIDED_AT,
-    DECISION,
-    DEFINITION_ID,
-    ENDED_AT,
-    ERASURE,
-    PAYMENT,
-    REPORT_ID,
-    RESULT,
-    RESULT_ID,
-    RULE_ID,
-    SUBJECT_ID,
-    WORKSPACE_ID,
-)
+from verification.api.examples import read_examples
 from verification.checks.events import (
     CheckData,
     CheckFailedData,
@@ -63,6 +47,15 @@ from verification.values.shapes import Shape, Timestamp
 from webhooks.models import Event
 from webhooks.redelivery import TEST_MESSAGE, TestData
 from workspaces.models import Workspace
+
+PARTS = read_examples()["parts"]
+ALERT, CORRECTION, RESULT = PARTS["alert"], PARTS["correction"], PARTS["result"]
+REPORT_ID, RESULT_ID, RULE_ID = ALERT["reportId"], RESULT["id"], ALERT["monitoringId"]
+CREATED_AT, ENDED_AT = RESULT["startedAt"], RESULT["completedAt"]
+DECIDED_AT = PARTS["decision"]["decidedAt"]
+WORKSPACE_ID = "019a5b2b-11aa-7d02-8c1b-5a4e3d2c1b0a"
+SUBJECT_ID = "90931303-f7cd-8498-a04e-3957c7bb93e0"
+DEFINITION_ID = "019a5b2c-0000-7000-8000-000000000002"
 
 D = TypeVar("D", bound=ReportEventData)
 C = TypeVar("C", bound=EventCheck)
@@ -203,7 +196,7 @@ EXAMPLE_DATA: dict[Event.Name, Shape] = {
         RUNNING,
         ResultStatus.PENDING,
         payment_mode=PaymentMode.CANDIDATE,
-        payment={**PAYMENT, "status": "PAID", "paidAt": ENDED_AT},
+        payment={**PARTS["payment"], "status": "PAID", "paidAt": ENDED_AT},
     ),
     Event.Name.CORRECTION_OPENED: _about(
         CorrectionData,
@@ -234,7 +227,7 @@ EXAMPLE_DATA: dict[Event.Name, Shape] = {
         COMPLETED,
         75,
         decision={
-            "id": DECISION["id"],
+            "id": PARTS["decision"]["id"],
             "status": "DECLINED",
             "reasonCodes": ["ADVERSE_CREDIT"],
             "madeBy": "MEMBER",
@@ -250,7 +243,7 @@ EXAMPLE_DATA: dict[Event.Name, Shape] = {
             **RIGHTS,
             "requestedBy": "CLIENT",
             "erasedAt": ENDED_AT,
-            "erasureId": ERASURE["id"],
+            "erasureId": PARTS["erasure"]["id"],
         }
     ),
     Event.Name.WEBHOOK_TEST: TestData(

@@ -9,7 +9,6 @@ from uuid import UUID
 from django.conf import settings
 from rest_framework.request import Request
 
-from verification.api import examples
 from verification.api.authentication import EXPORTS_PER_MINUTE, key_of
 from verification.api.operations import OperationViewSet, operation
 from verification.checks.models import MAX_CHECKS
@@ -91,7 +90,6 @@ class MeViewSet(OperationViewSet):
         "Get the key",
         scope=None,
         answer=Me,
-        example=examples.ME,
     )
     def retrieve(self, request: Request) -> Me:
         """Get the workspace, environment, scopes and limits of the API key."""
@@ -120,7 +118,6 @@ class BalanceViewSet(OperationViewSet):
         "Get the balance",
         scope=Scope.REPORTS_READ,
         answer=Balance,
-        example=examples.BALANCE,
     )
     def retrieve(self, request: Request) -> Balance:
         """Get the balance of the workspace, and the amount that it can still spend."""

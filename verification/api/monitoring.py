@@ -31,7 +31,6 @@ from monitoring.models import (
 from monitoring.pauses import delete_rule, pause_for_client, resume_for_client
 from monitoring.rules import RuleRequest, read_rule
 from monitoring.runs import create_rule
-from verification.api import examples
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.api.report_shapes import SubjectBody
@@ -154,13 +153,11 @@ class MonitoringViewSet(OperationViewSet):
         "Create a monitoring rule",
         scope=Scope.MONITORING_WRITE,
         body=RuleRequest,
-        body_example=examples.RULE_REQUEST,
         validates_body=False,
         rate_bucket="create",
         idempotent_as="POST /monitoring",
         status=201,
         answer=RuleBody,
-        example={**examples.RULE, "recentAlerts": []},
         problems=("insufficient-balance",),
     )
     def create(self, request: Request) -> Response:
@@ -185,7 +182,6 @@ class MonitoringViewSet(OperationViewSet):
         scope=Scope.MONITORING_READ,
         query=RuleQuery,
         answer=RulePage,
-        example={**examples.ONE_PAGE, "content": [examples.RULE]},
     )
     def list(self, request: Request) -> PageEnvelope:
         """List rules, newest first."""
@@ -208,7 +204,6 @@ class MonitoringViewSet(OperationViewSet):
         "Get a monitoring rule",
         scope=Scope.MONITORING_READ,
         answer=RuleBody,
-        example=examples.RULE,
     )
     def retrieve(self, request: Request, monitoringId: UUID) -> RuleBody:
         """Get a rule with its schedule and its newest alerts."""
@@ -232,7 +227,6 @@ class MonitoringViewSet(OperationViewSet):
         "Pause a monitoring rule",
         scope=Scope.MONITORING_WRITE,
         answer=RuleBody,
-        example=examples.PAUSED_RULE,
     )
     def pause(self, request: Request, monitoringId: UUID) -> RuleBody:
         """Pause a rule: it has no runs until you resume it."""
@@ -245,7 +239,6 @@ class MonitoringViewSet(OperationViewSet):
         scope=Scope.MONITORING_WRITE,
         body=ResumeRequest,
         answer=RuleBody,
-        example=examples.RULE,
         problems=("rule-not-resumable", "insufficient-balance"),
     )
     def resume(self, request: Request, monitoringId: UUID) -> RuleBody:
@@ -270,7 +263,6 @@ class AlertViewSet(OperationViewSet):
         scope=Scope.MONITORING_READ,
         query=AlertQuery,
         answer=AlertPage,
-        example={**examples.ONE_PAGE, "content": [examples.ALERT]},
     )
     def list(self, request: Request) -> PageEnvelope:
         """List alerts, newest first."""
@@ -290,9 +282,7 @@ class AlertViewSet(OperationViewSet):
         "Mark an alert",
         scope=Scope.MONITORING_WRITE,
         body=AlertEdit,
-        body_example={"read": True},
         answer=AlertBody,
-        example={**examples.ALERT, "read": True},
     )
     def partial_update(self, request: Request, alertId: UUID) -> AlertBody:
         """Mark an alert as read or unread, as actioned or not actioned."""

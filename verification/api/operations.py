@@ -36,13 +36,13 @@ class Operation:
     """The declaration of an action: its query, body, answer, scope and problems."""
 
     name: str
-    """The operationId. PUT as the alias of PATCH gets the suffix `ByPut`."""
+    """The operationId, which also names its example in `examples.yaml`. PUT as the
+    alias of PATCH gets the suffix `ByPut`."""
     summary: str
     scope: Scope | None
     """None: any valid key may use it."""
     answer: Any = None
     """The shape of the answer, a type of drf-spectacular, or None without a body."""
-    example: dict[str, Any] | None = None
     status: int = 200
     outcome: str = ""
     """What the document says of the answer, if it is not the summary."""
@@ -53,7 +53,6 @@ class Operation:
     query: type[Shape] | None = None
     body: Any = None
     """The shape of the body. None: the body of a POST, PUT or PATCH must be empty."""
-    body_example: dict[str, Any] | None = None
     validates_body: bool = True
     """False if the verb validates the body, with facts that only the verb has."""
     rate_bucket: str = "rest"

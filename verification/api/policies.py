@@ -6,7 +6,6 @@ from typing import Self
 
 from rest_framework.request import Request
 
-from verification.api import examples
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.checks.catalogue import CheckName
@@ -84,7 +83,6 @@ class PolicyViewSet(OperationViewSet):
         scope=Scope.REPORTS_READ,
         query=PageQuery,
         answer=PolicyVersionPage,
-        example={**examples.ONE_PAGE, "content": [examples.POLICY_VERSION]},
     )
     def list(self, request: Request) -> PageEnvelope:
         """List the versions that were switched on, newest first, without drafts.

@@ -9,7 +9,6 @@ from uuid import UUID
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 from rest_framework.request import Request
 
-from verification.api import examples
 from verification.api.content import PageSize
 from verification.api.operations import OperationViewSet, operation
 from verification.api.webhooks import EVENT_NAMES, EventName
@@ -119,7 +118,6 @@ class PulledEventViewSet(OperationViewSet):
         scope=Scope.WEBHOOKS_MANAGE,
         query=PulledEventQuery,
         answer=EventPage,
-        example=examples.PULLED_EVENTS,
         problems=("cursor-expired",),
     )
     def list(self, request: Request) -> EventPage:

@@ -12,7 +12,6 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from verification.api import examples
 from verification.api.authentication import key_of
 from verification.api.content import PageQuery, PdfNegotiation
 from verification.api.erasures import ErasureBody
@@ -82,7 +81,6 @@ def _report_operation(
         summary,
         scope=scope,
         answer=ReportBody,
-        example=examples.REPORT,
         **declared,
     )
 
@@ -98,14 +96,12 @@ class ReportViewSet(OperationViewSet):
         "Create reports",
         scope=Scope.REPORTS_CREATE,
         body=ReportsRequest,
-        body_example=examples.CREATE_REQUEST,
         validates_body=False,
         rate_bucket="create",
         counts_checks=True,
         idempotent_as="POST /reports",
         status=201,
         answer=CreatedReports,
-        example=examples.CREATE_RESPONSE,
         problems=("insufficient-balance",),
     )
     def create(self, request: Request) -> Response:
@@ -128,7 +124,6 @@ class ReportViewSet(OperationViewSet):
         scope=Scope.REPORTS_READ,
         query=ReportQuery,
         answer=ReportPage,
-        example=examples.PAGE,
     )
     def list(self, request: Request) -> PageEnvelope:
         """List reports, newest first. The results come with each single report."""
@@ -172,7 +167,6 @@ class ReportViewSet(OperationViewSet):
         "editDraft",
         "Edit a draft",
         body=DraftEdit,
-        body_example={"checksRequested": ["IDENTITY"]},
         validates_body=False,
         problems=("report-not-editable",),
     )
@@ -218,11 +212,9 @@ class ReportViewSet(OperationViewSet):
         "Quote reports",
         scope=Scope.REPORTS_CREATE,
         body=ReportsRequest,
-        body_example=examples.CREATE_REQUEST,
         validates_body=False,
         counts_checks=True,
         answer=Quote,
-        example=examples.QUOTE,
     )
     def quote(self, request: Request) -> Quote:
         """Quote the price and the effect of a request to create reports.
@@ -237,7 +229,6 @@ class ReportViewSet(OperationViewSet):
         "Get the consent state of a report",
         scope=Scope.REPORTS_READ,
         answer=ConsentState,
-        example=examples.CONSENT,
     )
     def consent_state(self, request: Request, reportId: UUID) -> ConsentState:
         """Get the state of the subject's consent."""
@@ -249,7 +240,6 @@ class ReportViewSet(OperationViewSet):
         "Send the subject a new consent link",
         scope=Scope.REPORTS_CREATE,
         answer=ConsentState,
-        example=examples.CONSENT,
         problems=("consent-not-resendable",),
     )
     def consent_resend(self, request: Request, reportId: UUID) -> ConsentState:
@@ -267,7 +257,6 @@ class ReportViewSet(OperationViewSet):
         "Send the subject a link to their own data",
         scope=Scope.REPORTS_CREATE,
         answer=SubjectLink,
-        example=examples.SUBJECT_LINK,
         problems=("subject-link-not-sendable",),
     )
     def subject_link(self, request: Request, reportId: UUID) -> SubjectLink:
@@ -286,7 +275,6 @@ class ReportViewSet(OperationViewSet):
         "Send the payer a new payment link",
         scope=Scope.REPORTS_CREATE,
         answer=PaymentState,
-        example=examples.PENDING_PAYMENT,
         problems=("payment-not-resendable",),
     )
     def payment_resend(self, request: Request, reportId: UUID) -> PaymentState:
@@ -305,7 +293,6 @@ class ReportViewSet(OperationViewSet):
         "Get the timeline of a report",
         scope=Scope.REPORTS_READ,
         answer=Timeline,
-        example=examples.TIMELINE,
     )
     def events(self, request: Request, reportId: UUID) -> Timeline:
         """Get the timeline of a report: every change of its status, oldest first.
@@ -346,12 +333,10 @@ class ReportViewSet(OperationViewSet):
         "Decide about a report",
         scope=Scope.DECISIONS_WRITE,
         body=DecisionRequest,
-        body_example=examples.DECISION_REQUEST,
         validates_body=False,
         idempotent_as="POST /reports/{reportId}/decision",
         status=201,
         answer=DecisionBody,
-        example=examples.DECISION,
         problems=("report-not-decidable", "decision-conflict", "report-erased"),
     )
     def decision(self, request: Request, reportId: UUID) -> Response:
@@ -381,7 +366,6 @@ class ReportViewSet(OperationViewSet):
         scope=Scope.REPORTS_READ,
         query=PageQuery,
         answer=DecisionPage,
-        example={**examples.ONE_PAGE, "content": [examples.DECISION]},
     )
     def decisions(self, request: Request, reportId: UUID) -> PageEnvelope:
         """List the decisions about a report and the proposals, newest first."""
@@ -417,7 +401,6 @@ class ReportViewSet(OperationViewSet):
         status=202,
         outcome="The erasure, which a job carries out within seconds.",
         answer=ErasureBody,
-        example=examples.ERASURE,
         problems=("report-erased", "erasure-held"),
     )
     def subject(self, request: Request, reportId: UUID) -> ErasureBody:

@@ -13,7 +13,6 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from verification.api import examples
 from verification.api.authentication import HasScope, count_request, key_of
 from verification.api.me import Balance
 from verification.api.operations import (
@@ -210,7 +209,6 @@ def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> An
         validates_body=False,
         idempotent_as=f"POST /sandbox/reports/{{reportId}}/{path}",
         answer=CreatedReport,
-        example=examples.CREATE_RESPONSE["reports"][0],
         **declared,
     )
 
@@ -223,7 +221,6 @@ class SandboxSubjectViewSet(SandboxViewSet):
         "List the sandbox's reserved subjects",
         scope=None,
         answer=ReservedSubjectPage,
-        example=examples.RESERVED_SUBJECTS,
     )
     def list(self, request: Request) -> PageEnvelope:
         """List the reserved numbers and their outcomes. Test keys only."""
@@ -240,14 +237,7 @@ class SandboxResultViewSet(SandboxViewSet):
         "Set the next result of a check",
         scope=Scope.REPORTS_CREATE,
         body=NextResultRequest,
-        body_example={
-            "check": "CRB_STANDARD",
-            "idNumber": "12345678",
-            "outcome": "ADVERSE",
-            "times": 1,
-        },
         answer=NextResult,
-        example={"check": "CRB_STANDARD", "outcome": "ADVERSE", "times": 1},
     )
     def create(self, request: Request) -> NextResult:
         """Set how a check of an ordinary subject ends in its next runs.
@@ -296,9 +286,7 @@ class SandboxReceiverViewSet(SandboxViewSet):
         "Let your receiver fail",
         scope=Scope.WEBHOOKS_MANAGE,
         body=ReceiverRequest,
-        body_example={"answer": "500", "times": 2},
         answer=Receiver,
-        example={"answer": "500", "times": 2},
         problems=("webhook-not-configured",),
     )
     def create(self, request: Request) -> Receiver:
@@ -321,14 +309,7 @@ class SandboxBalanceViewSet(SandboxViewSet):
         "Set the play money",
         scope=Scope.REPORTS_CREATE,
         body=PlayMoneyRequest,
-        body_example={"available": 100},
         answer=Balance,
-        example={
-            "mode": "PLAY",
-            "balance": {"amount": 100.0, "currency": "KES"},
-            "limit": {"amount": 0.0, "currency": "KES"},
-            "available": {"amount": 100.0, "currency": "KES"},
-        },
     )
     def create(self, request: Request) -> Balance:
         """Set what the sandbox can spend; orders beyond it get 402.
@@ -358,7 +339,6 @@ class SandboxReportViewSet(SandboxViewSet):
         "Act as the subject",
         "consent",
         body=ConsentActionRequest,
-        body_example={"action": "grant"},
     )
     def consent(self, request: Request, reportId: UUID) -> Response:
         """Grant, decline or withdraw a hosted consent as its subject, or let it expire.
@@ -388,7 +368,6 @@ class SandboxReportViewSet(SandboxViewSet):
         "Act as the payer",
         "payment",
         body=PaymentActionRequest,
-        body_example={"action": "pay"},
     )
     def payment(self, request: Request, reportId: UUID) -> Response:
         """Pay a report as its payer, let the payment fail, or refund or dispute it.
@@ -411,7 +390,6 @@ class SandboxReportViewSet(SandboxViewSet):
         "Act as the referee",
         "reference",
         body=ReferenceActionRequest,
-        body_example={"action": "answer", "answers": {"wouldRehire": "NO"}},
     )
     def reference(self, request: Request, reportId: UUID) -> Response:
         """Answer as the referee of an employment, decline, or let the link expire.

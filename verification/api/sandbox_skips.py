@@ -50,35 +50,11 @@ class Skipped(Shape):
     and for objects other than rules."""
 
 
-def _example(name: MomentName, effect: str, due_at: str) -> dict[str, Any]:
-    return {"name": name, "dueAt": due_at, "effect": effect}
-
-
-REMINDER = _example(
-    MomentName.CONSENT_REMINDER,
-    "Remind the subject of the consent.",
-    "2026-12-04T08:15:30.123456Z",
-)
-EXPIRY = _example(
-    MomentName.CONSENT_EXPIRY,
-    "End the subject's time to answer.",
-    "2026-12-11T08:15:30.123456Z",
-)
-RUN, LATER_RUN = (
-    _example(MomentName.MONITORING_RUN, "Run the rule's checks.", at)
-    for at in ("2026-12-27T08:15:30.123456Z", "2027-01-27T08:15:30.123456Z")
-)
-RETRY = _example(
-    MomentName.DELIVERY_RETRY, "Send the event again.", "2026-11-27T08:20:30.123456Z"
-)
-RUN_REPORT = "0198c5b2-7d4e-7c3a-9f1b-2a6d8e4f0c57"
-
-
-def _next(name: str, summary: str, scope: Scope, example: dict[str, Any]) -> Any:
+def _next(name: str, summary: str, scope: Scope) -> Any:
     """Declare the operation that shows the next due moment of an object."""
 
     @action(detail=True, methods=["get"], url_path="next")
-    @operation(name, summary, scope=scope, answer=NextMoment, example={"next": example})
+    @operation(name, summary, scope=scope, answer=NextMoment)
     def next_moment(view: _SkipViewSet, request: Request, **ids: UUID) -> NextMoment:
         """See what is due next, and when. `skip` does it now."""
         due = view.kind.next_moment(view.client, ids[view.lookup_url_kwarg])
@@ -87,9 +63,7 @@ def _next(name: str, summary: str, scope: Scope, example: dict[str, Any]) -> Any
     return next_moment
 
 
-def _skip(
-    name: str, summary: str, scope: Scope, path: str, example: dict[str, Any]
-) -> Any:
+def _skip(name: str, summary: str, scope: Scope, path: str) -> Any:
     """Declare the operation that does the next due moment of an object now."""
 
     @action(detail=True, methods=["post"])
@@ -99,7 +73,6 @@ def _skip(
         scope=scope,
         idempotent_as=f"POST /sandbox/{path}/skip",
         answer=Skipped,
-        example={"reportId": None, **example},
         problems=("nothing-due",),
     )
     def skip(view: _SkipViewSet, request: Request, **ids: UUID) -> Response:
@@ -139,16 +112,8 @@ class ReportSkipViewSet(_SkipViewSet):
     kind = REPORTS
     lookup_url_kwarg = "reportId"
     lookup_description = "The id of the report."
-    next_moment = _next(
-        "getNextForReport", "See what is due next", Scope.REPORTS_READ, REMINDER
-    )
-    skip = _skip(
-        "skipReport",
-        "Skip ahead",
-        Scope.REPORTS_CREATE,
-        "reports/{reportId}",
-        {"done": REMINDER, "next": EXPIRY},
-    )
+    next_moment = _next("getNextForReport", "See what is due next", Scope.REPORTS_READ)
+    skip = _skip("skipReport", "Skip ahead", Scope.REPORTS_CREATE, "reports/{reportId}")
 
 
 class RuleSkipViewSet(_SkipViewSet):
@@ -157,15 +122,12 @@ class RuleSkipViewSet(_SkipViewSet):
     kind = RULES
     lookup_url_kwarg = "monitoringId"
     lookup_description = "The id of the rule."
-    next_moment = _next(
-        "getNextForRule", "See the next run", Scope.MONITORING_READ, RUN
-    )
+    next_moment = _next("getNextForRule", "See the next run", Scope.MONITORING_READ)
     skip = _skip(
         "skipRule",
         "Skip to the next run",
         Scope.MONITORING_WRITE,
         "monitoring/{monitoringId}",
-        {"done": RUN, "next": LATER_RUN, "reportId": RUN_REPORT},
     )
 
     def launched_report(self, pk: UUID, done: Due[Any]) -> UUID | None:
@@ -181,12 +143,11 @@ class DeliverySkipViewSet(_SkipViewSet):
     lookup_url_kwarg = "deliveryId"
     lookup_description = "The id of the delivery: its event's id."
     next_moment = _next(
-        "getNextForDelivery", "See the next attempt", Scope.WEBHOOKS_MANAGE, RETRY
+        "getNextForDelivery", "See the next attempt", Scope.WEBHOOKS_MANAGE
     )
     skip = _skip(
         "skipDelivery",
         "Skip to the next attempt",
         Scope.WEBHOOKS_MANAGE,
         "deliveries/{deliveryId}",
-        {"done": RETRY, "next": None},
     )

@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from verification.api.content import JSON_LINES
-from verification.api.examples import CREATE_RESPONSE, REPORT, RULE
+from verification.api.examples import read_examples
 from verification.api.operations import Operation
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.api.problems import MAX_ERRORS, MEDIA_TYPE
@@ -299,12 +299,6 @@ PROBLEM_PARTS: dict[str, Schema] = {
     **_any_of([f"{REF}ProblemCode", f"{REF}LaunchObstacle"]),
     "MemberError": MEMBER_ERROR,
 }
-# Examples of answers that several operations give
-SHARED_EXAMPLES = {
-    "Report": REPORT,
-    "CreatedReport": CREATE_RESPONSE["reports"][0],
-    "MonitoringRule": RULE,
-}
 HEADERS: dict[str, Schema] = {
     "X-Request-Id": {
         "description": "The id of the request: its own X-Request-Id, or a new one.",
@@ -459,12 +453,11 @@ class OperationSchema(AutoSchema):
         ]
 
     def get_examples(self) -> list[OpenApiExample]:
-        declared = self.operation
-        answer, body = declared.example, declared.body_example
+        found = read_examples()["operations"].get(self.operation.name, {})
         examples = []
-        if answer:
+        if answer := found.get("answer"):
             examples.append(OpenApiExample("Answer", answer, response_only=True))
-        if body:
+        if body := found.get("request"):
             examples.append(OpenApiExample("Request", body, request_only=True))
         return examples
 
@@ -497,7 +490,7 @@ class OperationSchema(AutoSchema):
         return {**bodies, **self._problems()}
 
     def _shared_example(self, example: Schema) -> Schema:
-        for name, value in SHARED_EXAMPLES.items():
+        for name, value in read_examples()["shared"].items():
             if example["value"] == value:
                 return self._component("examples", name, example)
         return example

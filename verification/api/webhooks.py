@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BeforeValidator, StrictBool, WithJsonSchema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 
-from verification.api import examples
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.outbound.targets import Blocked, check_url
@@ -256,9 +255,7 @@ class WebhookConfigurationViewSet(OperationViewSet):
         "Create or replace the configuration",
         scope=Scope.WEBHOOKS_MANAGE,
         body=WebhookConfigurationRequest,
-        body_example=examples.CONFIGURATION_REQUEST,
         answer=WebhookConfiguration,
-        example=examples.CONFIGURATION,
     )
     def create(self, request: Request) -> WebhookConfiguration:
         """Create the configuration, or replace the whole of it.
@@ -280,7 +277,6 @@ class WebhookConfigurationViewSet(OperationViewSet):
         "Get the configuration",
         scope=Scope.WEBHOOKS_MANAGE,
         answer=WebhookConfiguration,
-        example=examples.CONFIGURATION,
         problems=("not-found",),
     )
     def retrieve(self, request: Request) -> WebhookConfiguration:
@@ -313,7 +309,6 @@ class DeliveryViewSet(OperationViewSet):
         scope=Scope.WEBHOOKS_MANAGE,
         query=DeliveryQuery,
         answer=DeliveryPage,
-        example=examples.DELIVERIES,
     )
     def list(self, request: Request) -> PageEnvelope:
         """List deliveries, newest first. Get a single delivery to see its attempts.
@@ -335,7 +330,6 @@ class DeliveryViewSet(OperationViewSet):
         "Get a delivery",
         scope=Scope.WEBHOOKS_MANAGE,
         answer=DeliveryBody,
-        example=examples.DELIVERY,
     )
     def retrieve(self, request: Request, deliveryId: UUID) -> DeliveryBody:
         """Get a delivery with every attempt."""
@@ -348,7 +342,6 @@ class DeliveryViewSet(OperationViewSet):
         scope=Scope.WEBHOOKS_MANAGE,
         status=202,
         answer=DeliveryBody,
-        example=examples.PENDING_DELIVERY,
         problems=("webhook-not-configured", "webhook-disabled", "event-purged"),
     )
     def redeliver(self, request: Request, deliveryId: UUID) -> DeliveryBody:
@@ -370,7 +363,6 @@ class WebhookSendingViewSet(OperationViewSet):
         scope=Scope.WEBHOOKS_MANAGE,
         status=202,
         answer=DeliveryBody,
-        example=examples.TEST_DELIVERY,
         problems=("webhook-not-configured", "webhook-disabled"),
     )
     def test(self, request: Request) -> DeliveryBody:
@@ -387,10 +379,8 @@ class WebhookSendingViewSet(OperationViewSet):
         "Send failed events again",
         scope=Scope.WEBHOOKS_MANAGE,
         body=RecoverRequest,
-        body_example={"since": "2026-01-15T08:00:00Z"},
         status=202,
         answer=Recovered,
-        example={"count": 12},
         problems=("webhook-not-configured", "webhook-disabled"),
     )
     def recover(self, request: Request) -> Recovered:
