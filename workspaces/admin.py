@@ -17,7 +17,6 @@ from verification.backoffice.model_admin import (
     BackofficeAdmin,
     ReadOnlyAdmin,
     choice_filter,
-    is_uuid,
 )
 from verification.backoffice.widgets import (
     ReasonForm,
@@ -28,6 +27,7 @@ from verification.backoffice.widgets import (
 from verification.documents.statements import statement_response
 from verification.values.local_time import format_nairobi
 from verification.values.masking import mask
+from verification.web.pages import read_id
 from workspaces import brands, forms, keys, ledger, staff_entries
 from workspaces.models import (
     Account,
@@ -270,7 +270,7 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
         """Search by a report's id too, through the index of its results."""
         found, again = super().get_search_results(request, queryset, search_term)
         term = search_term.strip()
-        if is_uuid(term) and not found.exists():
+        if read_id(term) and not found.exists():
             of_report = "SELECT id FROM checks_checkresult WHERE report_id = %s"
             found = queryset.filter(result_id__in=RawSQL(of_report, [term]))  # noqa: S611
         return found, again

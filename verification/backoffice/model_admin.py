@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial, wraps
 from typing import Any, ClassVar, NamedTuple
-from uuid import UUID
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -287,7 +286,7 @@ class BackofficeAdmin(ModelAdmin):
                 rows = {f"{other.column}__in": numbered.values(other.of)}
                 return queryset.filter(**rows), False
         found = Q(pk__in=[])
-        for name in self.search_ids if is_uuid(term) else ():
+        for name in self.search_ids if read_id(term) else ():
             found |= Q(**{name: term})
         for name in self.search_exact:
             found |= Q(**{name: term})
@@ -640,7 +639,7 @@ def exact_filter(field: str, title: str, *, is_id: bool = False) -> type[TextFil
     class ExactFilter(TextFilter):
         def queryset(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
             typed = (self.value() or "").strip()
-            if is_id and typed and not is_uuid(typed):
+            if is_id and typed and not read_id(typed):
                 return rows.none()
             return rows.filter(**{field: typed}) if typed else rows
 
@@ -669,14 +668,6 @@ class DateRangeFilter(RangeDateTimeFilter):
                 return rows.none()
             rows = rows.filter(**{f"{self.parameter_name}__{lookup}": moment})
         return rows
-
-
-def is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _filter_name(listed: Any) -> str:

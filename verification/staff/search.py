@@ -27,7 +27,6 @@ from django.utils.timezone import localtime
 from monitoring.models import Rule
 from verification.accounts.models import Colleague
 from verification.backoffice import audit
-from verification.backoffice.model_admin import is_uuid
 from verification.backoffice.widgets import link
 from verification.checks.models import CheckResult
 from verification.db.base import force_custom_plan
@@ -41,6 +40,7 @@ from verification.reports.numbers import find_reports_by_number
 from verification.reports.queries import GRAM_LENGTH, Terms
 from verification.values.formats import typed_phone
 from verification.values.masking import mask_email
+from verification.web.pages import read_id
 from webhooks.models import Delivery
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
@@ -148,8 +148,8 @@ def _find_by_name(rows: QuerySet[Any], term: str, table: str, column: str) -> li
         )
     ]
     query = Q(pk__in=_find_ids(table, column, "&&", [exact]))
-    if is_uuid(term):
-        query |= Q(pk=UUID(term))
+    if row := read_id(term):
+        query |= Q(pk=row)
     if len(name) >= GRAM_LENGTH:
         grams = [list(terms.of_name(name)) for terms in accounts]
         likely = _find_ids(table, column, "@>", grams)
@@ -195,8 +195,8 @@ def _newest_first(rows: list[Any]) -> list[Any]:
 
 def _workspaces(term: str) -> list[Workspace]:
     query = Q(name__icontains=term) | Q(members__user__email__iexact=term)
-    if is_uuid(term):
-        query |= Q(pk=UUID(term))
+    if row := read_id(term):
+        query |= Q(pk=row)
     if len(term) == 4:
         query |= Q(api_keys__last_characters=term)
     return _newest(Workspace.objects.filter(query).distinct(), term)
@@ -224,8 +224,8 @@ def _keys(term: str) -> list[ApiKey]:
     query = Q(last_characters=term[-4:])
     if len(term) > 4:
         query &= Q(first_characters=term[:12]) if len(term) >= 16 else Q(pk__in=[])
-    if is_uuid(term):
-        query = Q(pk=UUID(term))
+    if row := read_id(term):
+        query = Q(pk=row)
     keys = ApiKey.objects.select_related("workspace").filter(query)
     return _newest(keys, term)
 
@@ -299,13 +299,14 @@ def _newest(rows: QuerySet[Any], term: str) -> list[Any]:
 
 
 def _own_id(term: str) -> list[UUID]:
-    return [UUID(term)] if is_uuid(term) else []
+    row = read_id(term)
+    return [row] if row else []
 
 
 def _report_ids(term: str) -> list[UUID]:
     """Return the id that `term` is, or those of the reports with this reference."""
-    if is_uuid(term):
-        return [UUID(term)]
+    if own := _own_id(term):
+        return own
     named = Report.objects.filter(reference=term).order_by("-id")
     return list(named.values_list("pk", flat=True)[:MAX_ROWS_OF_EXACT])
 

@@ -27,7 +27,6 @@ from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     choice_filter,
     exact_filter,
-    is_uuid,
 )
 from verification.backoffice.widgets import Facts, FactsForm, dialog_verb
 from verification.db.ids import filter_by_number, uuid7
@@ -39,6 +38,7 @@ from verification.reports.models import Report
 from verification.values.clock import now
 from verification.values.formats import escape_formula
 from verification.values.local_time import NAIROBI, format_nairobi, nairobi_text
+from verification.web.pages import read_id
 from workspaces.models import Environment, Workspace
 
 # A letter may have come some time before it is entered.
@@ -117,7 +117,7 @@ class RequestForm(forms.ModelForm):
         if not typed:
             return None
         reports = filter_by_number(Report.objects.all(), "R", typed)
-        if reports is None and is_uuid(typed):
+        if reports is None and read_id(typed):
             reports = Report.objects.filter(pk=typed)
         found = reports.first() if reports is not None else None
         if found is None:
