@@ -1,13 +1,12 @@
 from django import forms
-from django.contrib import admin, messages
-from django.db import transaction
+from django.contrib import admin
 from django.utils.html import format_html
 from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldBooleanWidget
 
 from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, RevealingAdmin
-from verification.backoffice.widgets import dialog_action, dialog_verb, redirect_back
+from verification.backoffice.widgets import NOT_OFFERED, dialog_verb
 from verification.privacy.retention import MAX_COUNT, count_expired
 from verification.staff.customer import customer_sections
 from workspaces.forms import NoteForm, ResumeForm, SuspendForm, WorkspaceForm
@@ -154,7 +153,7 @@ class WorkspaceAdmin(RevealingAdmin):
             raise DecisionRefused("You had sent this already: the note is there once.")
         return "The note is added."
 
-    @dialog_action(
+    @dialog_verb(
         "Suspend this workspace",
         "Its keys answer 403 and its jobs stop until it is resumed. Nothing is "
         "lost. Its members read the reason.",
@@ -164,22 +163,15 @@ class WorkspaceAdmin(RevealingAdmin):
         icon="block",
         variant=ActionVariant.DANGER,
         permissions=["suspend"],
+        audited="suspended",
+        change="is suspended",
     )
-    def suspend(self, request, form, object_id):
-        reason = form.cleaned_data["reason"]
-        workspace = self.get_row(request, object_id)
-        with transaction.atomic():
-            if workspace.suspend(reason):
-                self._record_and_show(
-                    request,
-                    workspace,
-                    "is suspended",
-                    verb="suspended",
-                    reason=reason,
-                )
-        return redirect_back(request, workspace)
+    def suspend(self, request, form, workspace):
+        if not workspace.suspend(form.cleaned_data["reason"]):
+            raise DecisionRefused(NOT_OFFERED)
+        return f"{workspace} is suspended."
 
-    @dialog_action(
+    @dialog_verb(
         "Resume this workspace",
         "Its keys work again, and what waited for it goes on.",
         "Resume",
@@ -188,14 +180,10 @@ class WorkspaceAdmin(RevealingAdmin):
         icon="play_circle",
         variant=ActionVariant.SUCCESS,
         permissions=["resume"],
+        audited="resumed",
+        change="works again",
     )
-    def resume(self, request, form, object_id):
-        workspace = self.get_row(request, object_id)
-        with transaction.atomic():
-            if workspace.resume():
-                self._record_and_show(request, workspace, "works again", verb="resumed")
-        return redirect_back(request, workspace)
-
-    def _record_and_show(self, request, workspace, outcome, **more):
-        self.log_change(request, workspace, outcome, **more)
-        self.message_user(request, f"{workspace} {outcome}.", messages.SUCCESS)
+    def resume(self, request, form, workspace):
+        if not workspace.resume():
+            raise DecisionRefused(NOT_OFFERED)
+        return f"{workspace} works again."
