@@ -9,7 +9,7 @@ import yaml
 
 @cache
 def read_examples() -> dict[str, Any]:
-    """Return the file's `parts`, `shared` and `operations`."""
+    """Return the `shared` answers, and the examples of `operations` and `events`."""
     text = Path(__file__).with_suffix(".yaml").read_bytes()
     found: dict[str, Any] = yaml.load(text, Loader=yaml.CSafeLoader)
     return found
