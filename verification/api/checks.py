@@ -252,7 +252,6 @@ class CheckDefinitionViewSet(OperationViewSet):
         "Get a check definition",
         scope=None,
         query=CheckDefinitionQuery,
-        answer=CheckDefinitionBody,
     )
     def retrieve(self, request: Request, checkName: str) -> CheckDefinitionBody:
         """Get one check: its subjects, inputs, price and answers."""

@@ -77,12 +77,7 @@ class CorrectionViewSet(OperationViewSet):
         self._record(page.rows)
         return self.page_of([CorrectionItem.of(row) for row in page.rows], page.total)
 
-    @operation(
-        "getCorrection",
-        "Get a correction",
-        scope=Scope.REPORTS_READ,
-        answer=CorrectionDetail,
-    )
+    @operation("getCorrection", "Get a correction", scope=Scope.REPORTS_READ)
     def retrieve(self, request: Request, correctionId: UUID) -> CorrectionDetail:
         """Get a correction with what the subject says."""
         found = _corrections_of(self.client).get(pk=correctionId)

@@ -66,12 +66,7 @@ class ErasureViewSet(OperationViewSet):
     lookup_url_kwarg = "erasureId"
     lookup_description = "The id of the erasure."
 
-    @operation(
-        "getErasure",
-        "Get an erasure",
-        scope=Scope.REPORTS_READ,
-        answer=ErasureBody,
-    )
+    @operation("getErasure", "Get an erasure", scope=Scope.REPORTS_READ)
     def retrieve(self, request: Request, erasureId: UUID) -> ErasureBody:
         """Get the state of an erasure, also one that the person or staff requested."""
         return ErasureBody.of(self._get(erasureId))
@@ -81,7 +76,6 @@ class ErasureViewSet(OperationViewSet):
         "getErasureCertificate",
         "Get the certificate of an erasure",
         scope=Scope.REPORTS_READ,
-        answer=CertificateBody,
         problems=("erasure-not-ended",),
     )
     def certificate(self, request: Request, erasureId: UUID) -> CertificateBody:

@@ -85,12 +85,7 @@ class Balance(Shape):
 
 
 class MeViewSet(OperationViewSet):
-    @operation(
-        "getMe",
-        "Get the key",
-        scope=None,
-        answer=Me,
-    )
+    @operation("getMe", "Get the key", scope=None)
     def retrieve(self, request: Request) -> Me:
         """Get the workspace, environment, scopes and limits of the API key."""
         key, workspace = key_of(request), self.client.workspace
@@ -113,12 +108,7 @@ class MeViewSet(OperationViewSet):
 
 
 class BalanceViewSet(OperationViewSet):
-    @operation(
-        "getBalance",
-        "Get the balance",
-        scope=Scope.REPORTS_READ,
-        answer=Balance,
-    )
+    @operation("getBalance", "Get the balance", scope=Scope.REPORTS_READ)
     def retrieve(self, request: Request) -> Balance:
         """Get the balance of the workspace, and the amount that it can still spend."""
         return Balance.of(self.client.account)

@@ -186,10 +186,7 @@ class MonitoringViewSet(OperationViewSet):
     def list(self, request: Request) -> PageEnvelope:
         """List rules, newest first."""
         found = list_rules(
-            self.client,
-            self.query.search,
-            page=self.query.page,
-            size=self.query.size,
+            self.client, self.query.search, page=self.query.page, size=self.query.size
         )
         alerts = recent_alerts([rule.pk for rule in found.rows])
         checks = check_states(found.rows)
@@ -199,12 +196,7 @@ class MonitoringViewSet(OperationViewSet):
         ]
         return self.page_of(bodies, found.total)
 
-    @operation(
-        "getRule",
-        "Get a monitoring rule",
-        scope=Scope.MONITORING_READ,
-        answer=RuleBody,
-    )
+    @operation("getRule", "Get a monitoring rule", scope=Scope.MONITORING_READ)
     def retrieve(self, request: Request, monitoringId: UUID) -> RuleBody:
         """Get a rule with its schedule and its newest alerts."""
         return _rule_body(self.client, rules_of(self.client).get(pk=monitoringId))
@@ -222,12 +214,7 @@ class MonitoringViewSet(OperationViewSet):
         delete_rule(self.client, monitoringId)
 
     @action(detail=True, methods=["post"])
-    @operation(
-        "pauseRule",
-        "Pause a monitoring rule",
-        scope=Scope.MONITORING_WRITE,
-        answer=RuleBody,
-    )
+    @operation("pauseRule", "Pause a monitoring rule", scope=Scope.MONITORING_WRITE)
     def pause(self, request: Request, monitoringId: UUID) -> RuleBody:
         """Pause a rule: it has no runs until you resume it."""
         return _rule_body(self.client, pause_for_client(self.client, monitoringId))
@@ -238,7 +225,6 @@ class MonitoringViewSet(OperationViewSet):
         "Resume a monitoring rule",
         scope=Scope.MONITORING_WRITE,
         body=ResumeRequest,
-        answer=RuleBody,
         problems=("rule-not-resumable", "insufficient-balance"),
     )
     def resume(self, request: Request, monitoringId: UUID) -> RuleBody:
@@ -278,11 +264,7 @@ class AlertViewSet(OperationViewSet):
         return self.page_of([AlertBody.of(alert) for alert in found.rows], found.total)
 
     @operation(
-        "editAlert",
-        "Mark an alert",
-        scope=Scope.MONITORING_WRITE,
-        body=AlertEdit,
-        answer=AlertBody,
+        "editAlert", "Mark an alert", scope=Scope.MONITORING_WRITE, body=AlertEdit
     )
     def partial_update(self, request: Request, alertId: UUID) -> AlertBody:
         """Mark an alert as read or unread, as actioned or not actioned."""

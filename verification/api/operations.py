@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from types import NoneType
+from typing import Any, ClassVar, TypeVar, get_type_hints
 from uuid import UUID
 
 from django.http.response import HttpResponseBase
@@ -41,8 +42,9 @@ class Operation:
     summary: str
     scope: Scope | None
     """None: any valid key may use it."""
-    answer: Any = None
-    """The shape of the answer, a type of drf-spectacular, or None without a body."""
+    answer: Any
+    """The shape of the answer, a type of drf-spectacular, or None without a body. The
+    default is the shape that the action returns by its annotation."""
     status: int = 200
     outcome: str = ""
     """What the document says of the answer, if it is not the summary."""
@@ -69,9 +71,12 @@ def operation(
     name: str, summary: str, **declared: Any
 ) -> Callable[[Callable[..., Any]], Any]:
     """Declare the operation that an action of an `OperationViewSet` is."""
-    declaration = Operation(name=name, summary=summary, **declared)
 
     def declare(action: Callable[..., Any]) -> Any:
+        if "answer" not in declared:
+            shape = get_type_hints(action)["return"]
+            declared["answer"] = None if shape is NoneType else shape
+        declaration = Operation(name=name, summary=summary, **declared)
         action.operation = declaration  # type: ignore[attr-defined]
         return action
 

@@ -117,7 +117,6 @@ class PulledEventViewSet(OperationViewSet):
         "Pull events",
         scope=Scope.WEBHOOKS_MANAGE,
         query=PulledEventQuery,
-        answer=EventPage,
         problems=("cursor-expired",),
     )
     def list(self, request: Request) -> EventPage:

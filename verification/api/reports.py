@@ -76,13 +76,7 @@ def _report_operation(
     name: str, summary: str, *, scope: Scope = Scope.REPORTS_CREATE, **declared: Any
 ) -> Any:
     """Declare an operation that answers with the whole report."""
-    return operation(
-        name,
-        summary,
-        scope=scope,
-        answer=ReportBody,
-        **declared,
-    )
+    return operation(name, summary, scope=scope, answer=ReportBody, **declared)
 
 
 class ReportViewSet(OperationViewSet):
@@ -214,7 +208,6 @@ class ReportViewSet(OperationViewSet):
         body=ReportsRequest,
         validates_body=False,
         counts_checks=True,
-        answer=Quote,
     )
     def quote(self, request: Request) -> Quote:
         """Quote the price and the effect of a request to create reports.
@@ -225,10 +218,7 @@ class ReportViewSet(OperationViewSet):
 
     @action(detail=True, methods=["get"], url_path="consent/state")
     @operation(
-        "getConsentState",
-        "Get the consent state of a report",
-        scope=Scope.REPORTS_READ,
-        answer=ConsentState,
+        "getConsentState", "Get the consent state of a report", scope=Scope.REPORTS_READ
     )
     def consent_state(self, request: Request, reportId: UUID) -> ConsentState:
         """Get the state of the subject's consent."""
@@ -239,7 +229,6 @@ class ReportViewSet(OperationViewSet):
         "resendConsent",
         "Send the subject a new consent link",
         scope=Scope.REPORTS_CREATE,
-        answer=ConsentState,
         problems=("consent-not-resendable",),
     )
     def consent_resend(self, request: Request, reportId: UUID) -> ConsentState:
@@ -256,7 +245,6 @@ class ReportViewSet(OperationViewSet):
         "sendSubjectLink",
         "Send the subject a link to their own data",
         scope=Scope.REPORTS_CREATE,
-        answer=SubjectLink,
         problems=("subject-link-not-sendable",),
     )
     def subject_link(self, request: Request, reportId: UUID) -> SubjectLink:
@@ -274,7 +262,6 @@ class ReportViewSet(OperationViewSet):
         "resendPayment",
         "Send the payer a new payment link",
         scope=Scope.REPORTS_CREATE,
-        answer=PaymentState,
         problems=("payment-not-resendable",),
     )
     def payment_resend(self, request: Request, reportId: UUID) -> PaymentState:
@@ -288,12 +275,7 @@ class ReportViewSet(OperationViewSet):
         return PaymentState.of(report.payment, report, report.payment.amount)
 
     @action(detail=True, methods=["get"])
-    @operation(
-        "getTimeline",
-        "Get the timeline of a report",
-        scope=Scope.REPORTS_READ,
-        answer=Timeline,
-    )
+    @operation("getTimeline", "Get the timeline of a report", scope=Scope.REPORTS_READ)
     def events(self, request: Request, reportId: UUID) -> Timeline:
         """Get the timeline of a report: every change of its status, oldest first.
 
@@ -377,9 +359,7 @@ class ReportViewSet(OperationViewSet):
 
     @action(detail=True, methods=["post"])
     @_report_operation(
-        "objectToUse",
-        "Enter the objection of the subject",
-        problems=("report-erased",),
+        "objectToUse", "Enter the objection of the subject", problems=("report-erased",)
     )
     def objection(self, request: Request, reportId: UUID) -> ReportBody:
         """Enter that the subject of this report objected to further use.
@@ -400,7 +380,6 @@ class ReportViewSet(OperationViewSet):
         scope=Scope.SUBJECTS_ERASE,
         status=202,
         outcome="The erasure, which a job carries out within seconds.",
-        answer=ErasureBody,
         problems=("report-erased", "erasure-held"),
     )
     def subject(self, request: Request, reportId: UUID) -> ErasureBody:

@@ -58,10 +58,7 @@ REASON_LENGTH = 500
 # A year of monthly runs, twice
 MAX_TIMES = 24
 # Subjects that have the number; all have a KRA PIN.
-OWNERS = {
-    "idNumber": SubjectType.INDIVIDUAL,
-    "registrationNumber": SubjectType.COMPANY,
-}
+OWNERS = {"idNumber": SubjectType.INDIVIDUAL, "registrationNumber": SubjectType.COMPANY}
 # For a JSON schema 1.0 is an integer, too.
 TAKES_WHOLE_FLOATS = BeforeValidator(
     lambda n: int(n) if isinstance(n, float) and n.is_integer() else n
@@ -237,7 +234,6 @@ class SandboxResultViewSet(SandboxViewSet):
         "Set the next result of a check",
         scope=Scope.REPORTS_CREATE,
         body=NextResultRequest,
-        answer=NextResult,
     )
     def create(self, request: Request) -> NextResult:
         """Set how a check of an ordinary subject ends in its next runs.
@@ -286,7 +282,6 @@ class SandboxReceiverViewSet(SandboxViewSet):
         "Let your receiver fail",
         scope=Scope.WEBHOOKS_MANAGE,
         body=ReceiverRequest,
-        answer=Receiver,
         problems=("webhook-not-configured",),
     )
     def create(self, request: Request) -> Receiver:
@@ -309,7 +304,6 @@ class SandboxBalanceViewSet(SandboxViewSet):
         "Set the play money",
         scope=Scope.REPORTS_CREATE,
         body=PlayMoneyRequest,
-        answer=Balance,
     )
     def create(self, request: Request) -> Balance:
         """Set what the sandbox can spend; orders beyond it get 402.
@@ -335,10 +329,7 @@ class SandboxReportViewSet(SandboxViewSet):
 
     @action(detail=True, methods=["post"])
     @_action_on_report(
-        "actOnConsent",
-        "Act as the subject",
-        "consent",
-        body=ConsentActionRequest,
+        "actOnConsent", "Act as the subject", "consent", body=ConsentActionRequest
     )
     def consent(self, request: Request, reportId: UUID) -> Response:
         """Grant, decline or withdraw a hosted consent as its subject, or let it expire.
@@ -364,10 +355,7 @@ class SandboxReportViewSet(SandboxViewSet):
 
     @action(detail=True, methods=["post"])
     @_action_on_report(
-        "actOnPayment",
-        "Act as the payer",
-        "payment",
-        body=PaymentActionRequest,
+        "actOnPayment", "Act as the payer", "payment", body=PaymentActionRequest
     )
     def payment(self, request: Request, reportId: UUID) -> Response:
         """Pay a report as its payer, let the payment fail, or refund or dispute it.
@@ -386,10 +374,7 @@ class SandboxReportViewSet(SandboxViewSet):
 
     @action(detail=True, methods=["post"])
     @_action_on_report(
-        "actOnReference",
-        "Act as the referee",
-        "reference",
-        body=ReferenceActionRequest,
+        "actOnReference", "Act as the referee", "reference", body=ReferenceActionRequest
     )
     def reference(self, request: Request, reportId: UUID) -> Response:
         """Answer as the referee of an employment, decline, or let the link expire.

@@ -255,7 +255,6 @@ class WebhookConfigurationViewSet(OperationViewSet):
         "Create or replace the configuration",
         scope=Scope.WEBHOOKS_MANAGE,
         body=WebhookConfigurationRequest,
-        answer=WebhookConfiguration,
     )
     def create(self, request: Request) -> WebhookConfiguration:
         """Create the configuration, or replace the whole of it.
@@ -276,7 +275,6 @@ class WebhookConfigurationViewSet(OperationViewSet):
         "getWebhookConfiguration",
         "Get the configuration",
         scope=Scope.WEBHOOKS_MANAGE,
-        answer=WebhookConfiguration,
         problems=("not-found",),
     )
     def retrieve(self, request: Request) -> WebhookConfiguration:
@@ -325,12 +323,7 @@ class DeliveryViewSet(OperationViewSet):
         summaries = [DeliverySummary.of(delivery) for delivery in found.rows]
         return self.page_of(summaries, found.total)
 
-    @operation(
-        "getDelivery",
-        "Get a delivery",
-        scope=Scope.WEBHOOKS_MANAGE,
-        answer=DeliveryBody,
-    )
+    @operation("getDelivery", "Get a delivery", scope=Scope.WEBHOOKS_MANAGE)
     def retrieve(self, request: Request, deliveryId: UUID) -> DeliveryBody:
         """Get a delivery with every attempt."""
         return _delivery_body(self.client, deliveryId)
@@ -341,7 +334,6 @@ class DeliveryViewSet(OperationViewSet):
         "Send an event again",
         scope=Scope.WEBHOOKS_MANAGE,
         status=202,
-        answer=DeliveryBody,
         problems=("webhook-not-configured", "webhook-disabled", "event-purged"),
     )
     def redeliver(self, request: Request, deliveryId: UUID) -> DeliveryBody:
@@ -362,7 +354,6 @@ class WebhookSendingViewSet(OperationViewSet):
         "Send a test event",
         scope=Scope.WEBHOOKS_MANAGE,
         status=202,
-        answer=DeliveryBody,
         problems=("webhook-not-configured", "webhook-disabled"),
     )
     def test(self, request: Request) -> DeliveryBody:
@@ -380,7 +371,6 @@ class WebhookSendingViewSet(OperationViewSet):
         scope=Scope.WEBHOOKS_MANAGE,
         body=RecoverRequest,
         status=202,
-        answer=Recovered,
         problems=("webhook-not-configured", "webhook-disabled"),
     )
     def recover(self, request: Request) -> Recovered:
