@@ -109,6 +109,17 @@ def test_differences_become_flags(paying_api: Api):
     assert (result["score"], result["riskLevel"]) == (75, "HIGH")
 
 
+def test_answer_from_the_address_of_the_subject_becomes_a_flag(paying_api: Api):
+    reference = create_reference(paying_api, email="Amina@Baraka.test")
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+
+    result = result_of(paying_api, reference)
+    assert [flag["code"] for flag in result["flags"]] == ["REFEREE_IS_SUBJECT"]
+    assert (result["score"], result["riskLevel"]) == (60, "MEDIUM")
+    assert "own e-mail address" in result["summary"]
+
+
 def test_missing_employment_becomes_a_flag(paying_api: Api):
     reference = create_reference(paying_api)
     submit(reference.pk, 1, NOT_EMPLOYED, EVIDENCE)

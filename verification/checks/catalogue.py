@@ -230,6 +230,7 @@ CATALOGUE = [
             "JOB_TITLE_MISMATCH",
             "DATES_MISMATCH",
             "WOULD_NOT_REHIRE",
+            "REFEREE_IS_SUBJECT",
         ],
     ),
     Entry(

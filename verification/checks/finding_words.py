@@ -120,6 +120,7 @@ FLAGS = {
     "JOB_TITLE_MISMATCH": _("The referee names another job title."),
     "DATES_MISMATCH": _("The referee names other dates of employment."),
     "WOULD_NOT_REHIRE": _("The employer would not employ the subject again."),
+    "REFEREE_IS_SUBJECT": _("The referee's e-mail address is the subject's own."),
     "NO_CREDIT_RECORD": _("The credit bureau has no record of the subject."),
     "LOW_CREDIT_SCORE": _("The credit score is low."),
     "NON_PERFORMING_ACCOUNT": _("An account is far in arrears."),
@@ -136,6 +137,7 @@ FLAGS = {
 # Flags that another sentence explains to the subject
 FLAGS_TO_SUBJECT = {
     "WOULD_NOT_REHIRE": _("The employer would not employ you again."),
+    "REFEREE_IS_SUBJECT": _("The referee's e-mail address is your own."),
     "NO_CREDIT_RECORD": _("The credit bureau has no record of you."),
     "ADVERSE_LISTING": _("A lender has listed you for not paying."),
     "SANCTIONS_HIT": _("A sanctions list has a name like yours."),

@@ -64,7 +64,14 @@ CLAIMS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     ),
     "EMPLOYER_NOT_CONFIRMED": (
         ("EMPLOYER_VERIFICATION",),
-        frozenset({"EMPLOYMENT_NOT_FOUND", "EMPLOYER_MISMATCH", "NAME_MISMATCH"}),
+        frozenset(
+            {
+                "EMPLOYER_MISMATCH",
+                "EMPLOYMENT_NOT_FOUND",
+                "NAME_MISMATCH",
+                "REFEREE_IS_SUBJECT",
+            }
+        ),
     ),
     "EMPLOYMENT_DETAILS_MISMATCH": (
         ("EMPLOYER_VERIFICATION",),

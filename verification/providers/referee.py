@@ -34,6 +34,7 @@ FLAGS: dict[str, tuple[int, Literal["MEDIUM", "HIGH"], str]] = {
     "JOB_TITLE_MISMATCH": (40, "MEDIUM", "The referee gives another job title."),
     "DATES_MISMATCH": (45, "MEDIUM", "The referee gives other dates."),
     "WOULD_NOT_REHIRE": (75, "HIGH", "The employer would not hire this person again."),
+    "REFEREE_IS_SUBJECT": (60, "MEDIUM", "The referee's address is the subject's own."),
 }
 REHIRE = {"YES": True, "NO": False}
 # People remember months, not days.
@@ -45,7 +46,7 @@ def compare_employment(subject: Answers, answers: Answers, reference: str) -> Fi
     details = _not_employed(subject, answers)
     if answers["employed"]:
         details |= _employed(subject, answers)
-    codes = _codes(details)
+    codes = _codes(subject, details)
     return Finding(
         summary=_summary(codes),
         score=max([CLEAR, *(FLAGS[code][0] for code in codes)]),
@@ -117,13 +118,16 @@ def _dates_alike(subject: Answers, answers: Answers) -> Likeness | None:
     return ("MATCH" if all(alike) else "NO_MATCH") if alike else None
 
 
-def _codes(details: Mapping[str, Any]) -> list[str]:
+def _codes(subject: Answers, details: Mapping[str, Any]) -> list[str]:
+    address = str(subject.get("email") or "").casefold()
     found = {
         "EMPLOYMENT_NOT_FOUND": not details["employed"],
         "EMPLOYER_MISMATCH": details["employerMatch"] == "NO_MATCH",
         "JOB_TITLE_MISMATCH": details["jobTitleMatch"] == "NO_MATCH",
         "DATES_MISMATCH": details["datesMatch"] == "NO_MATCH",
         "WOULD_NOT_REHIRE": details["wouldRehire"] is False,
+        "REFEREE_IS_SUBJECT": address
+        and address == str(subject.get("refereeEmail")).casefold(),
     }
     return [code for code, is_so in found.items() if is_so]
 
@@ -135,6 +139,8 @@ def _summary(codes: list[str]) -> str:
     if "WOULD_NOT_REHIRE" in codes:
         also = ", with differences," if differs else ""
         return f"The referee confirms the employment{also} and would not hire again."
+    if "REFEREE_IS_SUBJECT" in codes:
+        return "The subject's own e-mail address confirms the employment."
     if differs:
         return "The referee confirms the employment, with differences."
     return "The referee confirms the employment."
