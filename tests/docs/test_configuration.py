@@ -11,11 +11,11 @@ ROWS = re.findall(r"^\| (`[A-Z].*?) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
 NAMES = [name for cell, _, _ in ROWS for name in re.findall(r"`([A-Z_0-9]+)`", cell)]
 DOCUMENTED = set(NAMES)
 READS = (
-    r"(?:\benv\.\w+|os\.environ\.get|\b_read|optional_secret|\b_secret|\b_text"
+    r"(?:\benv\.\w+|os\.environ\.get|\b_read|optional_secret|header_secret|\b_secret|\b_text"
     r"|one_line|web_address|\b_address|host_names?)"
     r'\(\s*"([A-Z_0-9]+)"'
 )
-READS_SECRET = r'\b(?:_read|optional_secret|_secret)\(\s*"([A-Z_0-9]+)"'
+READS_SECRET = r'\b(?:_read|optional_secret|header_secret|_secret)\(\s*"([A-Z_0-9]+)"'
 # One for each source; `SOURCES_` is the beginning of a name.
 LIMITS = ("AT_ONCE", "A_MINUTE", "PAID_AGAIN")
 PER_SOURCE = re.compile(rf"\w+_({'|'.join(LIMITS)})|SOURCES_")
