@@ -43,7 +43,11 @@ from verification.decisions.decide import ReportDecisionRefused, obstacle_of
 from verification.decisions.models import Case
 from verification.payments.links import payment_links
 from verification.payments.payer_messages import reaches_payer
-from verification.reports.hosted_links import NotRenewable, ResendTooSoon
+from verification.reports.hosted_links import (
+    HostedLinks,
+    NotRenewable,
+    ResendTooSoon,
+)
 from verification.reports.launch import owes_unasked
 from verification.reports.models import PaymentMode, Report, ReportStatus
 from verification.reports.request import Fault, InvalidRequest
@@ -87,6 +91,7 @@ NONE_LAUNCHED = _(
 NOT_A_DRAFT = _("It is not a draft.")
 NOT_IN_QUEUE = _("This report needs no decision.")
 NO_CHOICE = _("Choose reports in the list first.")
+NO_LINK = _("No link can be sent now.")
 NO_ADDRESS = _("Nothing can be sent to this person: hand over the link on its page.")
 NO_MEMBER = _("Choose a member who may decide.")
 CHANGED = _(
@@ -134,7 +139,7 @@ REFUSALS: Refusals = {
     InsufficientBalance: _("The balance does not cover it. Top it up first."),
     InvalidTransition: _("It changed at the same moment. Look again."),
     NotCancellable: ENDED,
-    NotRenewable: _("No link can be sent now."),
+    NotRenewable: NO_LINK,
     NotRetryable: NOT_RETRYABLE,
     orders.QuoteChanged: _("The price has changed, so nothing was done. Look again."),
     orders.CancellationChanged: _("It has changed since you looked. Look again."),
@@ -294,14 +299,6 @@ def _carry_out(
     return place.to_report(report.pk, success=done)
 
 
-class NoLink(Exception):
-    """The report waits for nobody who could get a link."""
-
-
-class NoAddress(Exception):
-    """Nothing can be sent to the person who needs the link."""
-
-
 # Why a verb was refused for a report
 RefusedReport = tuple[Report, Text]
 
@@ -325,19 +322,24 @@ class Chosen:
 
     def carry_out(
         self,
-        verb: Callable[[Report], None],
+        verb: Callable[[Report], Text | None],
         refusals: Refusals,
         done: Any,
         **words: str,
     ) -> HttpResponse:
-        """Call the verb for each report, and say for which it was refused."""
+        """Call the verb for each report, and say for which it was refused.
+
+        The verb raises one of `refusals`, or returns why it refuses.
+        """
         refused: list[RefusedReport] = []
         for report in self.reports:
             try:
                 with transaction.atomic():
-                    verb(report)
+                    why = verb(report)
             except tuple(refusals) as e:
-                refused.append((report, refusal_text(refusals, e)))
+                why = refusal_text(refusals, e)
+            if why:
+                refused.append((report, why))
         count = len(self.reports) - len(refused)
         success = done % {"count": count, **words} if count else ""
         if not refused:
@@ -445,24 +447,23 @@ def _resend(chosen: Chosen) -> HttpResponse:
     """Send each subject or payer another link to the page that waits for them."""
     place = chosen.place
 
-    def resend(report: Report) -> None:
+    def resend(report: Report) -> Text | None:
         require_present(place.member, Permission.ORDER)
         actions = orders.actions_of(report)
+        links: HostedLinks[Any]
         if actions["resend_consent"]:
-            if not reaches_subject(report):
-                raise NoAddress
-            consent_links.resend(place.client, report.pk)
-            place.record("report.consent-resent", report)
+            name, links, is_reached = "consent", consent_links, reaches_subject(report)
         elif actions["resend_payment"]:
-            if not reaches_payer(report):
-                raise NoAddress
-            payment_links.resend(place.client, report.pk)
-            place.record("report.payment-resent", report)
+            name, links, is_reached = "payment", payment_links, reaches_payer(report)
         else:
-            raise NoLink
+            return NO_LINK
+        if not is_reached:
+            return NO_ADDRESS
+        links.resend(place.client, report.pk)
+        place.record(f"report.{name}-resent", report)
+        return None
 
-    refusals = {**REFUSALS, NoLink: REFUSALS[NotRenewable], NoAddress: NO_ADDRESS}
-    return chosen.carry_out(resend, refusals, LINKS_SENT)
+    return chosen.carry_out(resend, REFUSALS, LINKS_SENT)
 
 
 def _assign(chosen: Chosen) -> HttpResponse:
