@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pprint import pformat
 from typing import Any, NamedTuple
@@ -97,7 +97,7 @@ def _first_steps(place: Place, *, has_report: bool) -> dict[str, Any]:
     if not (sees_keys and place.may_run_reports) or place.workspace.is_suspended:
         return {}
     steps = steps_of(place, has_report=has_report)
-    if steps.is_over:
+    if steps["done"] == steps["all"]:
         return {}
     shown: dict[str, Any] = {"steps": steps, "subjects": first_subjects()}
     if place.is_sandbox:
@@ -188,54 +188,33 @@ class Sample(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The state of the first steps; production has other steps than the sandbox."""
-
-    key: ApiKey | None
-    has_report: bool
-    has_webhook: bool
-    is_live: bool
-    has_money: bool
-    needs_money: bool
-    is_sandbox: bool
-
-    @property
-    def all(self) -> list[bool]:
-        if self.is_sandbox:
-            return [bool(self.key), self.has_report, self.has_webhook, self.is_live]
-        money = [self.has_money] if self.needs_money else []
-        return [bool(self.key), *money, self.has_report, self.has_webhook]
-
-    @property
-    def report_number(self) -> int:
-        """The number of a production step: topping up is not for all."""
-        return 3 if self.needs_money else 2
-
-    @property
-    def webhook_number(self) -> int:
-        return 3 if self.is_sandbox else self.report_number + 1
-
-    @property
-    def done(self) -> int:
-        return sum(self.all)
-
-    @property
-    def is_over(self) -> bool:
-        return all(self.all)
-
-
-def steps_of(place: Place, *, has_report: bool) -> Steps:
-    account = place.account
-    return Steps(
-        ApiKey.objects.filter(**place.lookups).order_by("-id").first(),
-        has_report,
-        Configuration.objects.filter(**place.lookups).exists(),
-        place.workspace.is_live,
-        account.spendable is None or account.spendable > 0,
-        account.billing == account.Billing.PREPAID,
-        place.is_sandbox,
-    )
+def steps_of(place: Place, *, has_report: bool) -> dict[str, Any]:
+    """Return the state of the first steps; production has others than the sandbox."""
+    account, is_sandbox = place.account, place.is_sandbox
+    key = ApiKey.objects.filter(**place.lookups).order_by("-id").first()
+    has_webhook = Configuration.objects.filter(**place.lookups).exists()
+    has_money = account.spendable is None or account.spendable > 0
+    needs_money = account.billing == account.Billing.PREPAID
+    done = [bool(key), has_report, has_webhook]
+    if is_sandbox:
+        done.append(place.workspace.is_live)
+    elif needs_money:
+        done.append(has_money)
+    # Of production, where topping up is not for all
+    report_number = 3 if needs_money else 2
+    return {
+        "key": key,
+        "has_report": has_report,
+        "has_webhook": has_webhook,
+        "is_live": place.workspace.is_live,
+        "has_money": has_money,
+        "needs_money": needs_money,
+        "is_sandbox": is_sandbox,
+        "report_number": report_number,
+        "webhook_number": 3 if is_sandbox else report_number + 1,
+        "done": sum(done),
+        "all": len(done),
+    }
 
 
 def samples_of(
