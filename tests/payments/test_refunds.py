@@ -354,6 +354,18 @@ def test_refund_elsewhere_is_listed_and_flagged_once(checkout: Checkout):
     assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
 
 
+def test_draft_is_not_launched_when_its_money_went_back_elsewhere(
+    paystack_api: Api, paystack: FakePaystack
+):
+    checkout = create_paid_checkout(paystack_api, paystack, draft=True)
+    given_back_there(checkout)
+    poll_checkouts(checkout)
+
+    problem = paystack_api.refused(f"/reports/{checkout.report_id}/launch")
+
+    assert problem["reasons"] == ["PAYMENT_OUTSTANDING"]
+
+
 def test_daily_job_finds_a_refund_elsewhere(checkout: Checkout):
     given_back_there(checkout)
 

@@ -174,7 +174,7 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
     def partly_returned(self) -> CheckoutQuerySet:
         """Filter checkouts that refunds or disputes have left with less than the
         amount that counts."""
-        gone = F("refunded") + F("disputed")
+        gone = F("refunded") + F("refunded_elsewhere") + F("disputed")
         return self.alias(gone=gone).filter(
             gone__gt=F("paid_amount") - F("counted_amount")
         )
