@@ -35,6 +35,7 @@ from verification.payments.models import Checkout, Payment, Refund
 from verification.payments.refunds import (
     NotRefundable,
     abandon_payment,
+    record_refund_elsewhere,
     reject_refund,
     send_refunds,
     unfinished_part,
@@ -127,6 +128,12 @@ def test_part_that_went_back_elsewhere_waits_for_no_rest(live_api: Api, taker: A
 
     assert (part.is_part, part.review_flags) == (False, ["REFUNDED_ELSEWHERE"])
     assert open_page(made).amount == PRICE
+
+    (found,) = provider_named(part.provider).refunds_of(part.transaction)
+    record_refund_elsewhere(part.pk, found, reason="Their wish", by=GRACE)
+
+    part.refresh_from_db()
+    assert (part.refundable, part.review_flags) == (60, ["PAYS_NOTHING"])
 
 
 def test_part_pays_nothing_until_the_rest_arrives(

@@ -627,6 +627,10 @@ def record_refund_elsewhere(
         take_back(movement)
     if not elsewhere:
         clear_review_flag(checkout.pk, ReviewFlag.REFUNDED_ELSEWHERE)
+    # The rest of a part no longer waits for the payment, and nobody looks at it yet.
+    rest = Checkout.objects.filter(pk=checkout.pk, is_counted=False, review_flags=[])
+    if rest.filter(paid_amount__gt=F("refunded") + F("disputed")).exists():
+        raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)
     _notify_payer(refund)
     return refund
 
