@@ -29,9 +29,10 @@ from verification import __version__
 from verification.db import embedded
 from verification.db.base import run_sql
 
-# Messages of a server that starts, recovers or waits for its promotion.
+# Messages of a server that is full, starts, recovers or waits for its promotion.
 TRANSIENT = (
-    "too many clients|starting up|shutting down|recovery mode|not yet accepting"
+    "too many (clients|connections)|connection slots are reserved"
+    "|starting up|shutting down|recovery mode|not yet accepting"
     "|session is read-only|session is not read-write"
 )
 # Messages of PostgreSQL and its client, and what to do; the first match counts.
