@@ -430,7 +430,8 @@ def test_service_goes_on_after_a_full_disk(
     first_run: Run, small_disk: Path, tmp_path: Path
 ):
     subprocess.run(["cp", "--archive", first_run.data, small_disk], check=True)
-    run = Run(small_disk, METRICS_TOKEN=TOKEN)
+    # Temporary files of the service are on the same disk.
+    run = Run(small_disk, METRICS_TOKEN=TOKEN, TMPDIR=str(small_disk))
     run.errors = tmp_path / "errors"
     filler = small_disk / "filler"
     fill = ["dd", "if=/dev/zero", f"of={filler}", "bs=64k", "oflag=append"]

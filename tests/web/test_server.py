@@ -1,13 +1,11 @@
 """The main process of the web server, before it serves."""
 
 import os
-import tempfile
 
 from verification.web.server import COUNTS, remove_abandoned_folders
 
 
-def test_counts_of_killed_web_servers_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_counts_of_killed_web_servers_are_removed(tmp_path):
     ended = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(ended, 0)
     # A restarted container gives its web server the number of the former one.
@@ -18,6 +16,6 @@ def test_counts_of_killed_web_servers_are_removed(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         (tmp_path / name / "counter_1.db").touch()
 
-    remove_abandoned_folders()
+    remove_abandoned_folders(tmp_path)
 
     assert {folder.name for folder in tmp_path.iterdir()} == kept

@@ -52,6 +52,8 @@ STOP_SECONDS = 25
 RELEASE_SECONDS = 5
 # The folder of a web server's counts; the number of its process follows.
 COUNTS = "verification-metrics-"
+# They are mapped: the kernel ends a process whose page finds no room on a full disk.
+MEMORY = Path("/dev/shm")  # noqa: S108
 
 
 class WebServer(MPServer):
@@ -87,9 +89,11 @@ def main(gate: int | None = None) -> None:
         refuse_public_development()
     except (ImproperlyConfigured, EnvError) as e:
         sys.exit(str(e))
-    remove_abandoned_folders()
+    place = MEMORY if os.access(MEMORY, os.W_OK) else Path(gettempdir())
+    remove_abandoned_folders(place)
     # The processes of this server count requests in a folder of their own.
-    with TemporaryDirectory(prefix=f"{COUNTS}{os.getpid()}-") as folder:
+    prefix = f"{COUNTS}{os.getpid()}-"
+    with TemporaryDirectory(prefix=prefix, dir=place) as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         # The library has chosen when it was imported, as django-q2 does before.
         values.ValueClass = values.get_value_class()
@@ -106,9 +110,9 @@ def refuse_public_development(host: str = "") -> None:
         )
 
 
-def remove_abandoned_folders() -> None:
+def remove_abandoned_folders(place: Path) -> None:
     """Remove the counts of web servers that were killed."""
-    for folder in Path(gettempdir()).glob(f"{COUNTS}*-*"):
+    for folder in place.glob(f"{COUNTS}*-*"):
         process = folder.name.removeprefix(COUNTS).partition("-")[0]
         # A restarted container gives its web server the number of the former one.
         if process == str(os.getpid()) or (process.isdecimal() and _is_gone(process)):
