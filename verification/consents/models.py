@@ -6,10 +6,10 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Cast, Now, Right
+from django.db.models.functions import Now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
-from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.providers.base import ConsentEvidence
 from verification.reports.models import Report, ReportStatus
@@ -234,10 +234,7 @@ class ConsentRecord(DatedRow):
         ]
         indexes = [
             # For a receipt's number that a subject reads out.
-            models.Index(
-                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
-                name="consent_records_by_number",
-            )
+            number_index("consent_records_by_number")
         ]
         ordering = ["created_at", "id"]
 

@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db.models import Model, QuerySet, TextField
+from django.db.models import Index, Model, QuerySet, TextField
 from django.db.models.functions import Cast, Right
 from uuid_utils.compat import uuid7
 
 __all__ = [
-    "NUMBER_DIGITS",
     "RANDOM_BITS",
     "filter_by_number",
     "first_id_at",
+    "number_index",
     "number_of_id",
     "time_of_id",
     "uuid7",
@@ -29,6 +29,7 @@ FOUR_DIGITS = "([0-9A-F]{4})"
 NUMBER = re.compile(
     rf"([A-Z])[- ]?{FOUR_DIGITS}[- ]?{FOUR_DIGITS}[- ]?{FOUR_DIGITS}", re.IGNORECASE
 )
+LAST_DIGITS = Right(Cast("id", TextField()), NUMBER_DIGITS)
 Row = TypeVar("Row", bound=Model)
 
 
@@ -49,17 +50,21 @@ def number_of_id(letter: str, row_id: UUID) -> str:
     return f"{letter}-{text[:4]}-{text[4:8]}-{text[8:]}"
 
 
+def number_index(name: str) -> Index:
+    """Return the index by which `filter_by_number` finds rows."""
+    return Index(LAST_DIGITS, name=name)
+
+
 def filter_by_number(
     rows: QuerySet[Row], letter: str, typed: str
 ) -> QuerySet[Row] | None:
     """Return the rows with this number, or None if it has another letter.
 
-    Their table has an index on the last digits of the id.
+    Their table has a `number_index`.
     """
     found = NUMBER.fullmatch(typed.strip())
     if found is None or found[1].upper() != letter:
         return None
-    last = Right(Cast("id", TextField()), NUMBER_DIGITS)
-    numbered: Any = rows.alias(last=last)
+    numbered: Any = rows.alias(last=LAST_DIGITS)
     matching: QuerySet[Row] = numbered.filter(last="".join(found.groups()[1:]).lower())
     return matching

@@ -12,12 +12,11 @@ from typing import Any
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
-from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 from django.utils.translation import get_language
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from workspaces.models import Environment, Member, Workspace
@@ -652,10 +651,7 @@ class AdverseNotice(DatedRow):
                 name="notices_to_hand_over",
             ),
             # The search by the number that people read out
-            models.Index(
-                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
-                name="notices_by_number",
-            ),
+            number_index("notices_by_number"),
         ]
 
     def __str__(self) -> str:

@@ -13,11 +13,11 @@ from uuid import UUID
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q, Sum
-from django.db.models.functions import Cast, Floor, Now, Right
+from django.db.models.functions import Floor, Now
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.reports.models import Report, ReportStatus
 from verification.values import clock
@@ -379,10 +379,7 @@ class Checkout(DatedRow):
                 name="checkouts_paid",
             ),
             # For the search by a receipt's number.
-            models.Index(
-                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
-                name="checkouts_by_number",
-            ),
+            number_index("checkouts_by_number"),
         ]
 
     def __str__(self) -> str:

@@ -10,7 +10,6 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.checks.models import CheckResult
@@ -20,7 +19,7 @@ from verification.db.encryption import (
     KeyedUUIDField,
     KeyedUUIDsField,
 )
-from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.reports.models import Report
 from verification.values import clock
@@ -142,10 +141,7 @@ class SubjectRequest(Row):
                 name="subject_requests_open",
             ),
             # The search by the number that people read out.
-            models.Index(
-                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
-                name="subject_requests_by_number",
-            ),
+            number_index("subject_requests_by_number"),
         ]
 
     def __str__(self) -> str:
@@ -442,10 +438,7 @@ class Erasure(DatedRow):
             # The erasure of a report
             GinIndex(fields=["report_ids"], name="erasures_of_a_report"),
             # The search by the number of a certificate.
-            models.Index(
-                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
-                name="erasures_by_number",
-            ),
+            number_index("erasures_by_number"),
         ]
 
     def __str__(self) -> str:

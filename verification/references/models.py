@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Cast, Right
 from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
-from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow
 from verification.reports.models import Report
 
@@ -76,10 +75,7 @@ class Reference(DatedRow):
                 name="references_waiting",
             ),
             # The search by the number on the receipt.
-            models.Index(
-                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
-                name="references_by_number",
-            ),
+            number_index("references_by_number"),
         ]
 
     def __str__(self) -> str:

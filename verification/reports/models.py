@@ -12,7 +12,6 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Cast, Right
 from django.utils.functional import Promise
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
@@ -26,7 +25,7 @@ from verification.db.encryption import (
     keyed_hash,
     keyed_uuid,
 )
-from verification.db.ids import NUMBER_DIGITS, number_of_id
+from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.values.masking import normalise_identifier
 from workspaces.models import Environment, Workspace
@@ -263,10 +262,7 @@ class Report(DatedRow):
                 name="reports_to_erase",
             ),
             # The number that is printed on the PDF document
-            models.Index(
-                Right(Cast("id", models.TextField()), NUMBER_DIGITS),
-                name="reports_by_number",
-            ),
+            number_index("reports_by_number"),
         ]
 
     def __str__(self) -> str:
