@@ -31,7 +31,6 @@ from typing import Any
 import psycopg
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
-from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
@@ -48,6 +47,7 @@ from verification.db.encryption import (
     sealed_fields,
     unseal,
 )
+from verification.files.storage import PARTIAL, save_whole, sync
 from verification.jobs.processes import parent_death_hook
 from verification.values.clock import now
 from verification.web.log import error_name
@@ -55,7 +55,6 @@ from verification.web.log import error_name
 FORMAT = 2
 # Format 1 has no seal, and named one migration of each app, by its spelling the last.
 FIRST_FORMAT = 1
-PARTIAL = ".partial"
 JOBS = 2
 # Sealed values of a column that a restore opens, the newest rows first.
 OPENED_VALUES = 5_000
@@ -160,10 +159,10 @@ def write_backup(parent: Path) -> Path:
         text = json.dumps(asdict(manifest), indent=1)
         (partial / "manifest.json").write_text(text + "\n")
         # The name says that everything is on the disk.
-        _sync(*partial.rglob("*"), partial, parent)
+        sync(*partial.rglob("*"), partial, parent)
         partial.rename(folder)
         failure.pop_all()
-    _sync(parent)
+    sync(parent)
     total, seconds = sum(rows.values()), (now() - at).total_seconds()
     Backup.objects.create(rows=total, seconds=seconds)
     return folder
@@ -436,6 +435,7 @@ def _explain_storage() -> Iterator[None]:
 
 
 @_explain_storage()
+@_private_files()
 def restore_documents(source: Path, storage: Storage) -> list[str]:
     """Save the files that the storage lacks; return the names of differing ones.
 
@@ -453,7 +453,7 @@ def restore_documents(source: Path, storage: Storage) -> list[str]:
             with storage.open(name) as file:
                 kept = file.read()
         if kept is None or (kept != content and content.startswith(kept)):
-            _save_document(storage, name, content)
+            save_whole(storage, name, content)
         elif kept != content:
             differing.append(name)
     return differing
@@ -468,23 +468,6 @@ def _remove_partial(storage: Storage) -> None:
         return
     for path in root.rglob(f"*{PARTIAL}"):
         path.unlink()
-
-
-def _save_document(storage: Storage, name: str, content: bytes) -> None:
-    """Save the file as a whole, or not at all, and replace one of its name."""
-    try:
-        path = Path(storage.path(name))
-    except NotImplementedError:
-        # Storages without paths raise this; a bucket has no halves of files.
-        storage.save(name, ContentFile(content))
-        return
-    aside = path.with_name(path.name + PARTIAL)
-    with _private_files():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(content)
-    _sync(aside)
-    aside.replace(path)
-    _sync(path.parent)
 
 
 @_explain_storage()
@@ -513,16 +496,6 @@ def _digests(folder: Path) -> Iterator[tuple[str, str]]:
             with path.open("rb") as content:
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
             yield str(path.relative_to(folder)), digest
-
-
-def _sync(*paths: Path) -> None:
-    """Return when these files and folders are on the disk."""
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _run(db: psycopg.Connection[Any], program: str, *arguments: str) -> None:

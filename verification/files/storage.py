@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import tempfile
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
+from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, Protocol
 
@@ -25,6 +27,8 @@ from verification.files.inspection import JPEG, PDF, PNG
 
 logger = logging.getLogger(__name__)
 NONCE_BYTES = 12
+# The end of the name of a file that is not complete
+PARTIAL = ".partial"
 # 150 random bits. Letters only: the log filter would mask digits as ID numbers.
 NAME_LETTERS = 32
 EXTENSIONS = {PDF: "pdf", JPEG: "jpg", PNG: "png"}
@@ -104,6 +108,42 @@ def delete_file(name: str) -> None:
         _storage().delete(name)
     except Exception as e:
         logger.warning("document %s is left in the storage: %s", name, type(e).__name__)
+
+
+def save_whole(storage: Storage, name: str, content: bytes) -> None:
+    """Save the file as a whole, or not at all, and replace one of its name.
+
+    Returns when the file is on the disk. A process that is killed meanwhile leaves a
+    file whose name ends with PARTIAL.
+    """
+    try:
+        path, root = Path(storage.path(name)), Path(storage.path(""))
+    except NotImplementedError:
+        # Storages without paths raise this; a bucket has no halves of files.
+        storage.save(name, ContentFile(content))
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, aside = tempfile.mkstemp(PARTIAL, dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        sync(Path(aside))
+        os.replace(aside, path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+    # The names of the file and of new folders
+    sync(*(folder for folder in path.parents if folder.is_relative_to(root)))
+
+
+def sync(*paths: Path) -> None:
+    """Return when these files and folders are on the disk."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _storage() -> Storage:

@@ -8,20 +8,17 @@ what a restored database does not know.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import orjson
-from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 from django.db import transaction
 
+from verification.files.storage import save_whole
 from verification.privacy.models import (
     Erasure,
     JournalEntry,
@@ -233,35 +230,7 @@ def write_file(name: str, entry: dict[str, Any]) -> None:
     """Write a file `folder/month/name` of the storage, and return when it is there."""
     content = orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)
     with _use_storage() as storage:
-        try:
-            path = Path(storage.path(name))
-        except NotImplementedError:
-            # Storages without paths raise this. A bucket has a file as a whole or not
-            # at all.
-            storage.save(name, ContentFile(content))
-            return
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_durably(path, content)
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    """Write the file as a whole, and return when it is on the disk with its name."""
-    descriptor, aside = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
-    for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        save_whole(storage, name, content)
 
 
 @contextmanager

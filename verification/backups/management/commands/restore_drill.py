@@ -13,9 +13,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from psycopg import sql
 
-from verification.backups.archive import PARTIAL
 from verification.backups.models import RestoreDrill
 from verification.db.startup import identify_database
+from verification.files.storage import PARTIAL
 from verification.jobs.processes import parent_death_hook
 from verification.jobs.queue import advisory_lock
 
