@@ -148,20 +148,7 @@ class AccountAdmin(BackofficeAdmin):
     search_ids = ("id", "workspace_id")
     search_parts = ("workspace__name",)
     change_list_template = SEARCHED_LIST_TEMPLATE
-    fields = [
-        "id",
-        "workspace",
-        "environment",
-        "billing",
-        "credit_limit",
-        "ceiling",
-        "low_balance_at",
-        "low_balance_notified_at",
-        "balance",
-        "currency",
-        "top_up_page",
-        "statements",
-    ]
+    terms = ["billing", "credit_limit", "ceiling", "low_balance_at"]
     readonly_fields = [
         "id",
         "workspace",
@@ -172,6 +159,7 @@ class AccountAdmin(BackofficeAdmin):
         "top_up_page",
         "statements",
     ]
+    fields = [*readonly_fields[:3], *terms, *readonly_fields[3:]]
     actions_detail = actions_row = ["top_up", "adjust"]
     own_pages = {"<uuid:account_id>/statements/<str:month>.<str:kind>": "statement"}
 
@@ -203,9 +191,8 @@ class AccountAdmin(BackofficeAdmin):
         return statement_response(account.pk, month, kind)
 
     def get_readonly_fields(self, request, obj=None):
-        terms = ["billing", "credit_limit", "ceiling", "low_balance_at"]
         is_play = obj and obj.billing == Account.Billing.PLAY
-        return self.readonly_fields + (terms if is_play else [])
+        return self.readonly_fields + (self.terms if is_play else [])
 
     def has_move_permission(self, request, object_id=None):
         if object_id and self.get_object(request, object_id) is None:
@@ -335,7 +322,6 @@ class MemberAdmin(ReadOnlyAdmin, PeopleAdmin):
     list_select_related = ["workspace", "user"]
     search_ids = ("id", "workspace_id")
     fields = ["name", "workspace", "role", "joined", "last_login", "second_factor"]
-    readonly_fields = [*fields]
     personal_fields = ("address",)
     actions_detail = ["change_email", "remove_factor", "end_sessions", "reveal"]
 

@@ -43,14 +43,6 @@ class SourceAdmin(ReadOnlyAdmin):
         "causes_text",
         "free_at",
     ]
-    readonly_fields = [
-        "state",
-        "calls",
-        "success_rate",
-        "median",
-        "percentile_95",
-        "causes_text",
-    ]
 
     @admin.display(description="State")
     def state(self, source):
