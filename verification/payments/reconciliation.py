@@ -8,10 +8,11 @@ ours. "Here" is our database and "there" is the provider.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import islice
 from uuid import UUID
 
 from django.db.models import F, Q
@@ -159,7 +160,9 @@ def _differences(
     provider: CheckoutProvider, start: datetime, end: datetime
 ) -> Iterator[Difference]:
     listed: set[UUID] = set()
-    for chunk in _chunks(provider.payments_between(start, end)):
+    books = provider.payments_between(start, end)
+    while chunk := list(islice(books, CHUNK_SIZE)):
+        beat()
         # The books may list payments that are not ours.
         ids = {paid.reference for paid in chunk if _is_id(paid.reference)}
         rows = Checkout.objects.filter(pk__in=ids, provider=provider.name)
@@ -173,17 +176,6 @@ def _differences(
         beat()
         yield from _compare_provider_refund(provider, found)
     yield from _compare_disputes(provider, start, end)
-
-
-def _chunks(books: Iterable[ProviderPayment]) -> Iterator[list[ProviderPayment]]:
-    chunk: list[ProviderPayment] = []
-    for paid in books:
-        chunk.append(paid)
-        if len(chunk) == CHUNK_SIZE:
-            yield chunk
-            chunk = []
-            beat()
-    yield chunk
 
 
 def _is_id(reference: str) -> bool:
