@@ -194,13 +194,6 @@ def is_unrefunded(payment: Payment) -> bool:
     return not Checkout.objects.paying(payment.pk).partly_returned().exists()
 
 
-def quote_lines(
-    client: Client, report: Report, definitions: list[CheckDefinition], at: datetime
-) -> list[OrderLine]:
-    """Price the checks of a report whose subject is not erased."""
-    return quote_drafts(client, [(report, definitions)], at)[0]
-
-
 def quote_drafts(
     client: Client,
     drafts: Sequence[tuple[Report, list[CheckDefinition]]],
@@ -228,7 +221,8 @@ def present_price(
     if report.status == ReportStatus.DRAFT and report.subject:
         known = catalogue()
         definitions = [known[name] for name in report.checks_requested]
-        return total(quote_lines(client, report, definitions, now()))
+        (lines,) = quote_drafts(client, [(report, definitions)], now())
+        return total(lines)
     return sum((result.price for result in results), Decimal(0))
 
 
