@@ -20,6 +20,7 @@ from verification.payments.models import (
     CheckoutStatus,
     Dispute,
     DisputeStatus,
+    Refund,
     ReviewFlag,
 )
 from verification.providers.payment_provider import DisputeSnapshot, DisputeState
@@ -105,17 +106,25 @@ def _hold(dispute: Dispute, more: Decimal) -> None:
     Checkout.objects.filter(pk=checkout.pk).update(
         disputed=F("disputed") + more, is_part=is_part
     )
-    if checkout.account and checkout.is_counted:
-        take_back(
-            Movement(
-                checkout.account.pk,
-                Kind.ADJUSTMENT,
-                -more,
-                SERVICE_STAFF.name,
-                note=f"dispute {dispute.pk}",
-                checkout_id=checkout.pk,
-            )
-        )
+    if movement := top_up_movement(dispute, -more, SERVICE_STAFF.name):
+        take_back(movement)
+
+
+def top_up_movement(
+    about: Refund | Dispute, amount: Decimal, actor: str
+) -> Movement | None:
+    """Return the movement on the balance of a top-up. A report's checkout has none."""
+    checkout = about.checkout
+    if checkout.account is None or not checkout.is_counted:
+        return None
+    return Movement(
+        checkout.account.pk,
+        Kind.ADJUSTMENT,
+        amount,
+        actor,
+        note=f"{about._meta.model_name} {about.pk}",
+        checkout_id=checkout.pk,
+    )
 
 
 def lock_checkout(checkout_id: UUID) -> Checkout:

@@ -40,7 +40,11 @@ from verification.payments.alerts import (
     clear_review_flag,
     raise_review_flag,
 )
-from verification.payments.disputes import lock_checkout, release_held_money
+from verification.payments.disputes import (
+    lock_checkout,
+    release_held_money,
+    top_up_movement,
+)
 from verification.payments.models import (
     Checkout,
     CheckoutStatus,
@@ -65,13 +69,7 @@ from verification.reports.models import Report, ReportStatus
 from verification.reports.status import locked_reports
 from verification.values.clock import now
 from verification.web.log import redact
-from workspaces.ledger import (
-    InsufficientBalance,
-    Kind,
-    Movement,
-    record_movements,
-    take_back,
-)
+from workspaces.ledger import InsufficientBalance, record_movements, take_back
 from workspaces.models import Account
 
 logger = logging.getLogger(__name__)
@@ -623,7 +621,7 @@ def record_refund_elsewhere(
         provider_refund=found.refund,
         ended_at=now(),
     )
-    if movement := _movement(refund, -found.amount):
+    if movement := top_up_movement(refund, -found.amount, refund.requested_by):
         take_back(movement)
     if not elsewhere:
         clear_review_flag(checkout.pk, ReviewFlag.REFUNDED_ELSEWHERE)
@@ -685,23 +683,8 @@ def _without_payment() -> QuerySet[Checkout]:
 
 
 def _adjust_balance(refund: Refund, amount: Decimal) -> None:
-    if movement := _movement(refund, amount):
+    if movement := top_up_movement(refund, amount, refund.requested_by):
         record_movements(movement)
-
-
-def _movement(refund: Refund, amount: Decimal) -> Movement | None:
-    """Return the movement on the balance of a top-up. A report's checkout has none."""
-    checkout = refund.checkout
-    if checkout.account is None or not checkout.is_counted:
-        return None
-    return Movement(
-        checkout.account.pk,
-        Kind.ADJUSTMENT,
-        amount,
-        refund.requested_by,
-        note=f"refund {refund.pk}",
-        checkout_id=checkout.pk,
-    )
 
 
 def lock_refund(refund_id: UUID) -> Refund:
