@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -81,8 +80,7 @@ class InsufficientBalance(Exception):
         self.account_id, self.environment = account.pk, account.environment
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(NamedTuple):
     """An entry that is about to be written; `amount` is added to the balance."""
 
     account_id: UUID
@@ -161,20 +159,7 @@ def _left(account: Account, amount: Decimal) -> Decimal:
 
 def entries(movements: Iterable[Movement], at: datetime) -> Rows:
     rows = [
-        {
-            "id": uuid7(),
-            "account_id": m.account_id,
-            "kind": m.kind.value,
-            "amount": m.amount,
-            "report_id": m.report_id,
-            "result_id": m.result_id,
-            "attempt": m.attempt,
-            "checkout_id": m.checkout_id,
-            "staff_entry_id": m.staff_entry_id,
-            "note": m.note,
-            "actor": m.actor,
-            "created_at": at,
-        }
+        {"id": uuid7(), **m._asdict(), "kind": m.kind.value, "created_at": at}
         for m in movements
     ]
     return Rows(LedgerEntry, rows)

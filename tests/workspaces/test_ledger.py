@@ -1,4 +1,3 @@
-from dataclasses import replace
 from decimal import Decimal
 from uuid import UUID
 
@@ -232,7 +231,7 @@ def test_checkout_can_be_taken_back_in_parts(prepaid):
 
 
 def test_charge_names_no_checkout(postpaid):
-    charged = replace(charge(postpaid), checkout_id=uuid7())
+    charged = charge(postpaid)._replace(checkout_id=uuid7())
 
     with pytest.raises(IntegrityError, match="adjustments_name_a_checkout"):
         ledger.record_movements(charged)
