@@ -8,7 +8,7 @@ verbs do: of two tabs, one wins. The withdrawal reaches other reports and rules:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -16,6 +16,7 @@ from uuid import UUID
 
 import orjson
 from django.db import transaction
+from pydantic.alias_generators import to_camel
 
 from verification.checks.due_checks import schedule_checks
 from verification.checks.models import ResultStatus
@@ -97,6 +98,10 @@ class Evidence:
     - `made`: how many checks were made before a withdrawal: "all", "some" or "none".
     """
 
+    # Check -> the sources that the text names.
+    sources: dict[str, list[str]] = field(default_factory=dict)
+    # True if the text says that rules can decide alone
+    automated: bool = False
     text: str = ""
     notice_version: str = ""
     language: str = ""
@@ -111,30 +116,16 @@ class Evidence:
     made: str = ""
     address: str = ""
     user_agent: str = ""
-    # Check -> the sources that the text names.
-    sources: dict[str, list[str]] = field(default_factory=dict)
-    # True if the text says that rules can decide alone
-    automated: bool = False
 
     def as_members(self, report: Report, reason: str) -> dict[str, Any]:
+        """Return the members that are stored; columns of the record hold the rest."""
+        own = asdict(self)
+        del own["notice_version"], own["language"]
         return {
             "requester": report.workspace.requester.name,
             "purpose": report.purpose,
             "checks": report.checks_requested,
-            "sources": self.sources,
-            "automated": self.automated,
-            "text": self.text,
-            "typedName": self.typed_name,
-            "position": self.position,
-            "confirmedBy": self.confirmed_by,
-            "codeSentTo": self.code_sent_to,
-            "codeAddress": self.code_address,
-            "linkSentTo": list(self.link_sent_to),
-            "ofClient": list(self.of_client),
-            "staff": self.staff,
-            "made": self.made,
-            "address": self.address,
-            "userAgent": self.user_agent,
+            **{to_camel(name): value for name, value in own.items()},
             "reason": reason,
         }
 
