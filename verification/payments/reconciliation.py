@@ -282,7 +282,7 @@ def _compare_provider_refund(
     checkout = Checkout.objects.of_transaction(provider.name, found.transaction).first()
     fault = f"{found.amount} {found.currency} was given back there"
     if checkout is None:
-        fault = f"{fault}, of nothing of ours"
+        fault = f"{fault}, of a payment that is not known here"
         yield Difference(provider.name, found.refund, fault)
         return
     if is_recorded(checkout, found):
@@ -317,7 +317,7 @@ def _compare_disputes(
             listed.add(checkout.pk)
             yield from _compare_dispute(checkout, dispute)
         else:
-            fault = "is disputed there, and is nothing of ours"
+            fault = "is disputed there, and its payment is not known here"
             yield Difference(provider.name, dispute.dispute, fault)
     lost = Q(disputes__status="LOST", disputes__held_amount__lt=F("disputes__amount"))
     is_refundable = Q(paid_amount__gt=F("refunded") + F("disputed"))
