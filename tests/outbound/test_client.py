@@ -182,6 +182,16 @@ def test_redirects_are_not_followed(server: Receiver, session: Session, status: 
     assert [received.path for received in server.received] == ["/"]
 
 
+def test_broken_answer_logs_no_path(
+    server: Receiver, session: Session, caplog: pytest.LogCaptureFixture
+):
+    server.scripts["/?q=Wanjiku"] = Script(headers={"X-A": "b\r\nWanjiku"})
+
+    session(HOST).get(server.url("/?q=Wanjiku"))
+
+    assert "Wanjiku" not in caplog.text
+
+
 def test_client_ignores_proxy_and_netrc_of_the_environment(
     server: Receiver, session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ):

@@ -628,8 +628,8 @@ LOGGING = {
         "django.security.TooManyFieldsSent": {"level": "CRITICAL"},
         "django.security.TooManyFilesSent": {"level": "CRITICAL"},
         "django.security.RequestDataTooBig": {"level": "CRITICAL"},
-        # At DEBUG it logs the path of each call, which may hold a name.
-        "urllib3": {"level": "INFO"},
+        # It logs paths, which may hold a name, at DEBUG and of answers that are broken.
+        "urllib3": {"level": "ERROR"},
         # Its lines hold addresses.
         "axes": {"level": "CRITICAL"},
         # A developer does not compare the log with the anchors.
