@@ -215,7 +215,9 @@ def _filter(
     if filters.wait == Wait.DECISION:
         cases = cases.filter(~Exists(pending_proposals()))
     if filters.search:
-        condition = search_condition(member.workspace_id, environment, filters.search)
+        condition, _candidates = search_condition(
+            member.workspace_id, environment, filters.search
+        )
         cases = cases.filter(report__in=Report.objects.filter(condition).values("pk"))
     return cases
 

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import BigIntegerField, F, Q, QuerySet, Value
+from django.db.models import BigIntegerField, Count, F, Q, QuerySet, Value, Window
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
 
@@ -116,27 +116,38 @@ def search_entry_rows(
     ]
 
 
-def search_condition(workspace_id: UUID, environment: str, text: str) -> Q:
-    """Return the condition for reports whose name or identifier matches the text."""
+def search_condition(
+    workspace_id: UUID, environment: str, text: str
+) -> tuple[Q, list[UUID] | None]:
+    """Return the condition for reports whose name or identifier matches the text.
+
+    Beside it are the ids of the reports that may match, or None if they are too many.
+    """
     terms = Terms(workspace_id, environment)
     name = fold_text(text.strip())
-    by_name = Q(search_name__contains=name)
-    # Half of the terms have all letters, and the index reads a list for each term.
-    grams = terms.of_name(name, step=2)
-    if grams and not _is_common(workspace_id, environment, name):
-        candidates = SearchEntry.objects.filter(terms__contains=bigint_values(grams))
-        if (few := _ids_if_few(candidates)) is not None:
-            by_name &= Q(pk__in=few)
+    matches = Q(search_name__contains=name)
     identifiers = [terms.of_number(text), terms.of_text(text.strip())]
     if phone := typed_phone(text):
         identifiers.append(terms.of_phone(phone))
-    identified = SearchEntry.objects.filter(terms__overlap=bigint_values(identifiers))
-    few = _ids_if_few(identified)
+    entries = SearchEntry.objects.filter(terms__overlap=bigint_values(identifiers))
+    numbered = find_reports_by_number(text)
+    identified = _ids_if_few(entries)
+    if identified is None:
+        subquery = Q(pk__in=entries.values("pk"))
+        return (matches | subquery | Q(pk__in=numbered)), None
+    identified += numbered
+    matches |= Q(pk__in=_as_array(identified))
+    # Half of the terms have all letters, and the index reads a list for each term.
+    grams = terms.of_name(name, step=2)
+    if not grams or _is_common(workspace_id, environment, name):
+        return matches, None
+    entries = SearchEntry.objects.filter(terms__contains=bigint_values(grams))
+    named = _ids_if_few(entries)
+    if named is None:
+        return matches, None
+    candidates = [*{*named, *identified}]
     # PostgreSQL reads only these rows if the query contains their ids.
-    by_name |= Q(pk__in=identified.values("pk") if few is None else few)
-    if numbered := find_reports_by_number(text):
-        by_name |= Q(pk__in=numbered)
-    return by_name
+    return matches & Q(pk__in=_as_array(candidates)), candidates
 
 
 def _is_common(workspace_id: UUID, environment: str, name: str) -> bool:
@@ -160,12 +171,17 @@ def bigint_values(terms: Iterable[int]) -> list[Value]:
     return [Value(term, BigIntegerField()) for term in terms]
 
 
-def _ids_if_few(entries: QuerySet[SearchEntry]) -> list[UUID] | RawSQL | None:
-    """Return the ids for a query, or None if there are more than MAX_IDS."""
+def _ids_if_few(entries: QuerySet[SearchEntry]) -> list[UUID] | None:
+    """Return the ids of the reports, or None if there are more than MAX_IDS."""
     ids = list(entries.values_list("pk", flat=True)[: MAX_IDS + 1])
+    return ids if len(ids) <= MAX_IDS else None
+
+
+def _as_array(ids: list[UUID]) -> list[UUID] | RawSQL:
+    """Return the ids as a query takes them: above MAX_INLINE_IDS, as one array."""
     if len(ids) <= MAX_INLINE_IDS:
         return ids
-    return RawSQL("SELECT unnest(%s::uuid[])", [ids]) if len(ids) <= MAX_IDS else None
+    return RawSQL("SELECT unnest(%s::uuid[])", [ids])
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +242,16 @@ def list_reports(
     if sort == Sort.RISK and filters.status in UNSCORED:
         # Their query would read the index by risk to its end.
         sort = Sort.NEWEST
-    matching = _filtered_reports(workspace_id, environment, filters)
+    matching, candidates = _search(workspace_id, environment, filters)
     order = ORDERS[sort]
     if sort == Sort.RISK and _has_few_days(workspace_id, environment, filters):
         # An equal order, in a form that the index `report_by_risk` does not match
         order = (Coalesce("risk_score", -1).desc(), "-id")
     # The index alone gives the ids, so the table is read for this page's rows only.
     ids = matching.order_by(*order).values_list("id", flat=True)
-    if counts_all and not filters.search:
+    if candidates is not None:
+        found = _read_few(ids, page, size)
+    elif counts_all and not filters.search:
         count = partial(_count_reports, workspace_id, environment, filters)
         found = read_page(ids, page, size, count=count)
     else:
@@ -246,7 +264,7 @@ def _has_few_days(workspace_id: UUID, environment: str, filters: Filters) -> boo
     """Return whether the days are chosen and have at most MAX_SORTED reports."""
     if not (filters.first_day or filters.last_day):
         return False
-    days = replace(filters, search=None, status=None, subject_type=None)
+    days = replace(filters, status=None, subject_type=None)
     reports = _filtered_reports(workspace_id, environment, days)
     return reports[: MAX_SORTED + 1].count() <= MAX_SORTED
 
@@ -288,13 +306,32 @@ def list_newest(
     workspace_id: UUID, environment: str, filters: Filters, size: int
 ) -> list[Report]:
     """Return the newest reports that match, without counting them."""
-    matching = _filtered_reports(workspace_id, environment, filters)
+    matching, _candidates = _search(workspace_id, environment, filters)
     return list(matching.order_by("-created_at", "-id")[:size])
+
+
+def _read_few(ids: QuerySet[Report, Any], page: int, size: int) -> ResultPage[Any]:
+    """Read a page and count by one statement, which finds each of them once."""
+    counted = ids.annotate(total=Window(Count("*"))).values_list("id", "total")
+    rows = list(counted[page * size :][:size])
+    total = rows[0][1] if rows else ids.count() if page else 0
+    return ResultPage([id for id, _total in rows], total, page, size)
+
+
+def _search(
+    workspace_id: UUID, environment: str, filters: Filters
+) -> tuple[QuerySet[Report], list[UUID] | None]:
+    reports = _filtered_reports(workspace_id, environment, filters)
+    if not filters.search:
+        return reports, None
+    condition, candidates = search_condition(workspace_id, environment, filters.search)
+    return reports.filter(condition), candidates
 
 
 def _filtered_reports(
     workspace_id: UUID, environment: str, filters: Filters
 ) -> QuerySet[Report]:
+    """Return the reports of the filters, but for the search."""
     reports = Report.objects.filter(workspace=workspace_id, environment=environment)
     exact: dict[str, Any] = {
         "status": filters.status,
@@ -304,12 +341,7 @@ def _filtered_reports(
             filters.last_day, filters.zone, after=timedelta(days=1)
         ),
     }
-    reports = reports.filter(**{k: v for k, v in exact.items() if v is not None})
-    if filters.search:
-        reports = reports.filter(
-            search_condition(workspace_id, environment, filters.search)
-        )
-    return reports
+    return reports.filter(**{k: v for k, v in exact.items() if v is not None})
 
 
 def _start_of(
