@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from django.conf import settings
 from django.core.files.storage import FileSystemStorage
@@ -22,13 +23,16 @@ from django.test import Client
 from tests.configuration.test_refusals_to_start import database_url
 from tests.world.members import create_user
 from verification.accounts.models import Session
+from verification.backups import archive
 from verification.backups.archive import (
     BackupError,
     read_backup,
+    restore_backup,
     restore_documents,
     write_backup,
 )
 from verification.db import embedded, startup
+from verification.db.startup import DatabaseRefused, require_schema
 
 CONTENT = b"the content of a sealed document"
 # It notes how it was called, and does what it should.
@@ -293,6 +297,34 @@ def test_folder_without_a_manifest_is_no_backup(tmp_path: Path, manifest: str):
         read_backup(tmp_path)
 
 
+def test_nothing_starts_on_a_database_whose_restore_was_interrupted(
+    url: str, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows may be there without their constraints."""
+    made = write_backup(tmp_path / "backups")
+    name = f"{connection.settings_dict['NAME']}_restored"
+    settings.DATABASE_DIRECT_URL = database_url("postgres", name)
+    monkeypatch.setattr(archive, "_run", interrupt)
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute(f"DROP DATABASE IF EXISTS {name}")
+        server.execute(f"CREATE DATABASE {name}")
+        with pytest.raises(KeyboardInterrupt):
+            restore_backup(made, read_backup(made))
+        with psycopg.connect(settings.DATABASE_DIRECT_URL) as restored:
+            left = restored.execute(archive.TABLES).fetchall()
+        server.execute(f"DROP DATABASE {name}")
+    with connection.cursor() as cursor:
+        for (table,) in left:
+            cursor.execute(f"CREATE TABLE {table} ()")
+
+    with pytest.raises(DatabaseRefused, match="restore of this database has not ended"):
+        require_schema()
+
+
+def interrupt(*arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_restore_replaces_copies_that_were_interrupted(tmp_path: Path):
     documents = FileSystemStorage(tmp_path / "documents")
     put(tmp_path / "backup", half=CONTENT, empty=CONTENT, j_half=CONTENT, lacks=CONTENT)
@@ -335,9 +367,6 @@ def test_interrupted_restore_leaves_no_half_of_a_document(
 ) -> None:
     documents = FileSystemStorage(tmp_path / "documents")
     put(tmp_path / "backup", one=CONTENT)
-
-    def interrupt(*paths: Path) -> None:
-        raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):

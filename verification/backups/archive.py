@@ -47,6 +47,7 @@ from verification.db.encryption import (
     sealed_fields,
     unseal,
 )
+from verification.db.startup import UNFINISHED_RESTORE
 from verification.files.storage import PARTIAL, save_whole, sync
 from verification.jobs.processes import parent_death_hook
 from verification.values.clock import now
@@ -292,6 +293,7 @@ def restore_backup(folder: Path, manifest: Manifest) -> list[str]:
                 f"The database is not empty: it has the table {tables[0][0]}. Restore "
                 "into a new one."
             )
+        db.execute(f"CREATE TABLE {UNFINISHED_RESTORE} ()")
         _run(
             db,
             "pg_restore",
@@ -305,6 +307,7 @@ def restore_backup(folder: Path, manifest: Manifest) -> list[str]:
                     f"{table} has {counted.get(table)} rows, and had {rows} in the "
                     "backup."
                 )
+        db.execute(f"DROP TABLE {UNFINISHED_RESTORE}")
     connection.close()
     return restore_documents(folder / "documents", storages["documents"])
 

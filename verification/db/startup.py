@@ -50,6 +50,8 @@ ADVICE = {
 }
 
 
+# A table of a database whose restore has not ended: constraints come after the rows.
+UNFINISHED_RESTORE = "restore_is_unfinished"
 NEEDED_VERSION = re.compile(r"_needs_(\d+)_(\d+)_(\d+)$")
 Version = tuple[int, ...]
 
@@ -201,6 +203,11 @@ def count_unapplied_migrations() -> int:
 
 def require_schema() -> None:
     """Raise DatabaseRefused if this version cannot run on the database's tables."""
+    if run_sql("SELECT to_regclass(%s)", [UNFINISHED_RESTORE]) != [(None,)]:
+        raise DatabaseRefused(
+            "The restore of this database has not ended; if it was interrupted, drop "
+            "the database, and restore into a new one."
+        )
     require_no_later_schema()
     if unapplied := count_unapplied_migrations():
         raise DatabaseRefused(
