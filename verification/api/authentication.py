@@ -11,7 +11,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from verification.api.problems import Problem
+from verification.api.problems import Problem, rate_limited
 from verification.backoffice import audit
 from verification.checks.packages import Packages
 from verification.payments.alerts import count_refused_access
@@ -208,8 +208,5 @@ def _count_in_bucket(
 
 
 def rate_limit_problem(rate: rate_limits.Rate) -> Problem:
-    return Problem(
-        "rate-limited",
-        f"More than {rate.limit} requests were made in a minute.",
-        headers={"Retry-After": str(rate.resets_in)},
-    )
+    detail = f"More than {rate.limit} requests were made in a minute."
+    return rate_limited(detail, rate.resets_in)

@@ -251,12 +251,9 @@ def _invalid_request(e: InvalidRequest) -> Problem:
     )
 
 
-def _too_many_tests(e: TooManyTests) -> Problem:
-    return Problem(
-        "rate-limited",
-        f"More than {e.rate.limit} test events were requested in a minute.",
-        headers={"Retry-After": str(e.rate.resets_in)},
-    )
+def rate_limited(detail: str, seconds: int) -> Problem:
+    """Make the problem rate-limited; the client may try again after these seconds."""
+    return Problem("rate-limited", detail, headers={"Retry-After": str(seconds)})
 
 
 def _not_launchable(e: NotLaunchable) -> Problem:
@@ -327,9 +324,7 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     PaymentNotRenewable: lambda e: Problem(
         "payment-not-resendable", str(e), paymentStatus=e.status
     ),
-    ResendTooSoon: lambda e: Problem(
-        "rate-limited", str(e), headers={"Retry-After": str(e.seconds)}
-    ),
+    ResendTooSoon: lambda e: rate_limited(str(e), e.seconds),
     # Another request changed the status between the read and the write.
     InvalidTransition: lambda e: Problem(
         "report-not-editable",
@@ -349,7 +344,10 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
         "The first configuration needs its secret.",
         pointer=pointer("secret"),
     ),
-    TooManyTests: _too_many_tests,
+    TooManyTests: lambda e: rate_limited(
+        f"More than {e.rate.limit} test events were requested in a minute.",
+        e.rate.resets_in,
+    ),
     # Corrections
     Correction.DoesNotExist: "not-found",
     # Monitoring
