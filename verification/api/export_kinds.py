@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -19,7 +19,7 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from monitoring.models import alerts_of
 from verification.api.monitoring import AlertBody
-from verification.api.report_shapes import CheckResultBody, DecisionBody, ReportBody
+from verification.api.report_shapes import CheckResultBody, DecisionBody
 from verification.api.reports import build_body
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.models import CheckResult
@@ -97,7 +97,7 @@ class Kind:
     personal: tuple[str, ...] = ()
     """The members that a masked export hides; a dot leads on as in the columns."""
     mask_more: Callable[[Item], None] = lambda item: None
-    disclosed: Callable[[list[Any], list[Shape]], Iterable[UUID]] = lambda *page: ()
+    disclosed: Callable[[list[Any], list[Any]], Iterable[UUID]] = lambda *page: ()
     """Return the reports whose findings are on a page."""
     is_by_id: bool = False
     """True if the index of the rows has IDs, which hold the time of creation."""
@@ -154,10 +154,6 @@ def _reports_of(client: Client) -> QuerySet[Report]:
     return Report.objects.filter(**client.lookups)
 
 
-def _decisions_of(client: Client) -> QuerySet[Decision]:
-    return Decision.objects.select_related("notice").filter(**client.lookups)
-
-
 def _by_report(rows: QuerySet[M], reports: Sequence[Report]) -> dict[UUID, list[M]]:
     found: dict[UUID, list[M]] = defaultdict(list)
     for row in rows.filter(report__in=[report.pk for report in reports]):
@@ -209,21 +205,6 @@ def _render_audit_trail(client: Client, events: list[Any]) -> list[Shape]:
     }
     known = {name: called for name, called in people.items() if called}
     return [AuditEventBody.of(event, known) for event in events]
-
-
-def _with_findings(reports: list[Any], rendered: list[Shape]) -> Iterable[UUID]:
-    results = cast(list[ExportedResult], rendered)
-    return {one.report_id for one in results if one.details is not None}
-
-
-def _found_in(rendered: list[Shape]) -> Iterable[UUID]:
-    """Return the reports with a finding, which need not have a score."""
-    reports = cast(list[ReportBody], rendered)
-    return {
-        one.id
-        for one in reports
-        if any(result.details is not None for result in one.check_results)
-    }
 
 
 def _mask_members(item: Item, paths: Iterable[str]) -> None:
@@ -312,7 +293,12 @@ REPORTS = Kind(
         *(f"proposedDecision.{member}" for member in PERSONAL_OF_DECISION),
     ),
     mask_more=_mask_report,
-    disclosed=lambda reports, rendered: _found_in(rendered),
+    # A report with a finding need not have a score.
+    disclosed=lambda reports, rendered: {
+        one.id
+        for one in rendered
+        if any(result.details is not None for result in one.check_results)
+    },
 )
 RESULTS = Kind(
     name="results",
@@ -341,7 +327,9 @@ RESULTS = Kind(
     rows=_reports_of,
     render=_render_results,
     personal=PERSONAL_OF_RESULT,
-    disclosed=_with_findings,
+    disclosed=lambda reports, rendered: {
+        one.report_id for one in rendered if one.details is not None
+    },
 )
 DECISIONS = Kind(
     name="decisions",
@@ -366,7 +354,9 @@ DECISIONS = Kind(
         "notice.servedAt",
         "notice.reviewAskedAt",
     ),
-    rows=_decisions_of,
+    rows=lambda client: Decision.objects.select_related("notice").filter(
+        **client.lookups
+    ),
     is_by_id=True,
     render=_render_decisions,
     personal=PERSONAL_OF_DECISION,
