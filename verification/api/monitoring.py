@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, Literal, Self
+from typing import Literal, Self
 from uuid import UUID
 
 from pydantic import StrictBool
@@ -166,7 +166,10 @@ class MonitoringViewSet(OperationViewSet):
 
         With an `Idempotency-Key`, a repeated request gets the first answer again.
         """
-        return self.run_once(self._create_rule, _first_report)
+        return self.run_once(
+            self._create_rule,
+            lambda answer: Run.objects.get(rule=answer["id"], number=1).report_id,
+        )
 
     def _create_rule(self) -> RuleBody:
         packages = named_packages(self.client.workspace.pk, [self.body])
@@ -284,10 +287,6 @@ class AlertViewSet(OperationViewSet):
     def read_all(self, request: Request) -> None:
         """Mark every unread alert of the workspace as read; PUT is an alias."""
         mark_all_read(self.client)
-
-
-def _first_report(body: dict[str, Any]) -> UUID:
-    return Run.objects.get(rule=body["id"], number=1).report_id
 
 
 def _record(client: Client, alerts: Iterable[Alert]) -> None:

@@ -218,9 +218,10 @@ class AttemptBody(Shape):
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
-        return cls.from_row(
-            attempt, attempted_at=attempt.started_at, error=_error(attempt.error)
-        )
+        error = None
+        if code := attempt.error:
+            error = AttemptError(code=code, message=str(Attempt.Error(code).label))
+        return cls.from_row(attempt, attempted_at=attempt.started_at, error=error)
 
 
 class DeliveryBody(DeliverySummary):
@@ -239,12 +240,6 @@ class Recovered(Shape):
     """The number of deliveries that are sent again."""
 
     count: int
-
-
-def _error(code: str) -> AttemptError | None:
-    if not code:
-        return None
-    return AttemptError(code=code, message=str(Attempt.Error(code).label))
 
 
 class WebhookConfigurationViewSet(OperationViewSet):

@@ -132,6 +132,7 @@ class Visit:
         )
 
     def is_confirmed(self, consent: Consent) -> bool:
+        """Return whether this browser has passed the challenge for this subject."""
         return self.confirmed == _confirmation(consent)
 
     def proved_channel(self, consent: Consent) -> str:
@@ -468,7 +469,8 @@ def receipt(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     """Return the receipt of the last decision as a PDF."""
     records = records_of(visited)
     # For a replaced link, only a visitor who passed the challenge gets it.
-    mine = visited.stage == Stage.REPLACED and has_confirmed(visited)
+    is_mine = visited.visit.is_confirmed(visited.consent)
+    mine = visited.stage == Stage.REPLACED and is_mine
     if not records or not (visited.stage in STAGE_BY_DECISION.values() or mine):
         return pages.redirect(visited.consent.pk)
     record = records[-1]
@@ -647,13 +649,8 @@ def replaced_context(request: HttpRequest, visited: OpenConsent) -> Context:
     """Show the decisions that the subject made by the old link."""
     return {
         "records": records_of(visited),
-        "is_mine": has_confirmed(visited),
+        "is_mine": visited.visit.is_confirmed(visited.consent),
     }
-
-
-def has_confirmed(visited: OpenConsent) -> bool:
-    """Return whether this browser has passed the challenge for this subject."""
-    return visited.visit.is_confirmed(visited.consent)
 
 
 def notice_context(request: HttpRequest, visited: OpenConsent) -> Context:
