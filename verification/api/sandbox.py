@@ -210,32 +210,30 @@ def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> An
     )
 
 
-class SandboxSubjectViewSet(SandboxViewSet):
-    """The reserved numbers of the sandbox."""
+class SandboxSettingViewSet(SandboxViewSet):
+    """The reserved numbers of the sandbox, and what a client sets there."""
 
+    @action(detail=False, methods=["get"])
     @operation(
         "listSandboxSubjects",
         "List the sandbox's reserved subjects",
         scope=None,
         answer=ReservedSubjectPage,
     )
-    def list(self, request: Request) -> PageEnvelope:
+    def subjects(self, request: Request) -> PageEnvelope:
         """List the reserved numbers and their outcomes. Test keys only."""
         return self.page_of(
             [ReservedSubject.model_validate(row) for row in list_reserved_numbers()]
         )
 
-
-class SandboxResultViewSet(SandboxViewSet):
-    """The next results of checks in the sandbox."""
-
+    @action(detail=False, methods=["post"])
     @operation(
         "setNextResult",
         "Set the next result of a check",
         scope=Scope.REPORTS_CREATE,
         body=NextResultRequest,
     )
-    def create(self, request: Request) -> NextResult:
+    def results(self, request: Request) -> NextResult:
         """Set how a check of an ordinary subject ends in its next runs.
 
         Later runs have the subject's own result. The request replaces an earlier one
@@ -264,19 +262,7 @@ class SandboxResultViewSet(SandboxViewSet):
         set_next_results(self.client, asked.check, given, asked.outcome, asked.times)
         return NextResult(check=asked.check, outcome=asked.outcome, times=asked.times)
 
-
-def _refuse_foreign_number(check: str, member: str) -> None:
-    """Refuse a number that no order of the check has."""
-    (types,) = (set(entry.subject_types) for entry in CATALOGUE if entry.name == check)
-    owner = OWNERS.get(member)
-    if owner and owner not in types:
-        detail = f"An order of {check} has no {member}."
-        raise wrong_member("not-allowed-here", detail, pointer=pointer(member))
-
-
-class SandboxReceiverViewSet(SandboxViewSet):
-    """The receiver of the sandbox's events."""
-
+    @action(detail=False, methods=["post"])
     @operation(
         "simulateReceiver",
         "Let your receiver fail",
@@ -284,7 +270,7 @@ class SandboxReceiverViewSet(SandboxViewSet):
         body=ReceiverRequest,
         problems=("webhook-not-configured",),
     )
-    def create(self, request: Request) -> Receiver:
+    def receiver(self, request: Request) -> Receiver:
         """Let the next attempts of deliveries fail without a request to your receiver.
 
         Retries, messages to members and the disabling follow as after a real failure.
@@ -295,17 +281,14 @@ class SandboxReceiverViewSet(SandboxViewSet):
         simulate_answers(workspace.pk, answer, asked.times)
         return Receiver(answer=asked.answer, times=asked.times)
 
-
-class SandboxBalanceViewSet(SandboxViewSet):
-    """The play money of the sandbox."""
-
+    @action(detail=False, methods=["post"])
     @operation(
         "setPlayMoney",
         "Set the play money",
         scope=Scope.REPORTS_CREATE,
         body=PlayMoneyRequest,
     )
-    def create(self, request: Request) -> Balance:
+    def balance(self, request: Request) -> Balance:
         """Set what the sandbox can spend; orders beyond it get 402.
 
         An adjustment in the ledger sets the balance. A top-up raises it as in
@@ -315,6 +298,15 @@ class SandboxBalanceViewSet(SandboxViewSet):
         available = None if left is None else Decimal(left)
         account = limit_play_money(client.workspace, available, actor=client.actor)
         return Balance.of(account)
+
+
+def _refuse_foreign_number(check: str, member: str) -> None:
+    """Refuse a number that no order of the check has."""
+    (types,) = (set(entry.subject_types) for entry in CATALOGUE if entry.name == check)
+    owner = OWNERS.get(member)
+    if owner and owner not in types:
+        detail = f"An order of {check} has no {member}."
+        raise wrong_member("not-allowed-here", detail, pointer=pointer(member))
 
 
 class SandboxReportViewSet(SandboxViewSet):

@@ -17,13 +17,7 @@ from verification.api.policies import PolicyViewSet
 from verification.api.provider_callbacks import PaymentEventView
 from verification.api.pulled_events import PulledEventViewSet
 from verification.api.reports import ReportViewSet
-from verification.api.sandbox import (
-    SandboxBalanceViewSet,
-    SandboxReceiverViewSet,
-    SandboxReportViewSet,
-    SandboxResultViewSet,
-    SandboxSubjectViewSet,
-)
+from verification.api.sandbox import SandboxReportViewSet, SandboxSettingViewSet
 from verification.api.sandbox_skips import (
     DeliverySkipViewSet,
     ReportSkipViewSet,
@@ -41,10 +35,7 @@ router.register("reports", ReportViewSet, basename="report")
 router.register("erasures", ErasureViewSet, basename="erasure")
 router.register("checks/definitions", CheckDefinitionViewSet, basename="check")
 router.register("packages", PackageViewSet, basename="package")
-router.register("sandbox/subjects", SandboxSubjectViewSet, basename="sandbox-subject")
-router.register("sandbox/results", SandboxResultViewSet, basename="sandbox-result")
-router.register("sandbox/receiver", SandboxReceiverViewSet, basename="sandbox-receiver")
-router.register("sandbox/balance", SandboxBalanceViewSet, basename="sandbox-balance")
+router.register("sandbox", SandboxSettingViewSet, basename="sandbox-setting")
 router.register("sandbox/reports", SandboxReportViewSet, basename="sandbox-report")
 router.register("sandbox/reports", ReportSkipViewSet, basename="report-skip")
 router.register("sandbox/monitoring", RuleSkipViewSet, basename="rule-skip")
