@@ -11,8 +11,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
 from functools import cache
 from typing import IO, Annotated, Any, TypeVar
 
@@ -20,7 +18,7 @@ import orjson
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils.http import parse_header_parameters
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
@@ -29,7 +27,6 @@ from rest_framework.request import Request
 from verification.api.problems import MemberError, Problem, pointer, validation_failed
 from verification.reports.request import shape_faults
 from verification.values import formats
-from verification.values.local_time import utc_text
 from verification.values.shapes import Shape
 
 MAX_DIGITS = 100
@@ -300,23 +297,11 @@ class JsonRenderer(BaseRenderer):
         return b"" if data is None else to_json(data)
 
 
-def to_json(data: Any) -> bytes:
-    """Render a shape or a plain value; bytes are JSON already."""
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, BaseModel):
+def to_json(data: Shape | dict[str, Any]) -> bytes:
+    """Render a shape, or an object whose members are plain."""
+    if isinstance(data, Shape):
         return data.__pydantic_serializer__.to_json(data, by_alias=True)
-    return orjson.dumps(data, default=_to_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
-    if isinstance(value, datetime):
-        return utc_text(value)
-    if isinstance(value, Decimal):
-        return float(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    return orjson.dumps(data)
 
 
 class JsonOnlyNegotiation(BaseContentNegotiation):
