@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache, wraps
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from django import forms
@@ -38,6 +37,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.accounts.sessions import has_second_factor, second_factor_url
+from verification.api.guides import addresses
 from verification.backoffice import audit
 from verification.console.navigation import (
     Count,
@@ -160,9 +160,8 @@ class Place:
     @property
     def api_url(self) -> str:
         """The API's URL for keys of this environment."""
-        host = settings.SANDBOX_HOST if self.is_sandbox else settings.PRODUCTION_HOST
-        scheme = urlsplit(settings.BASE_URL).scheme
-        return f"{scheme}://{host}" if host else settings.BASE_URL
+        sandbox, production = addresses()
+        return sandbox if self.is_sandbox else production
 
     @property
     def top_up_url(self) -> str:
