@@ -25,17 +25,9 @@ WITHOUT_PACKAGE = ""
 # Durations of checks: the buckets of all days
 OF_CHECKS = """
 SELECT check_name, bucket, sum(count)
-FROM figures_dailyfigure, unnest(turnaround_buckets, turnaround_counts) u(bucket, count)
-WHERE workspace_id = %(workspace)s AND environment = %(environment)s
-    AND day >= %(first)s AND day <= %(last)s AND {where} AND check_name IS NOT NULL
+FROM ({rows}) r, unnest(turnaround_buckets, turnaround_counts) u(bucket, count)
 GROUP BY 1, 2
 """
-# The filter by package -> its condition
-PACKAGES = {
-    "all": "all_packages",
-    "none": "NOT all_packages AND package IS NULL",
-    "one": "NOT all_packages AND package = %(package)s",
-}
 
 
 class Step(Enum):
@@ -237,13 +229,13 @@ def read_steps(account: Account, days: Days, package: str | None = None) -> Figu
 def read_figures(account: Account, days: Days, package: str | None = None) -> Figures:
     """Add up a period as `read_steps` does, and its packages and checks."""
     found = read_steps(account, days, package)
-    of_period = _rows(account, days, package)
+    of_checks = _rows(account, days, package).exclude(check_name=None)
     by_package = _rows(account, days, package, apart=True)
     for row in _sums(by_package.filter(check_name=None), "package"):
         found.packages.setdefault(row["package"] or WITHOUT_PACKAGE, Sums()).add(row)
-    for row in _sums(of_period.exclude(check_name=None), "check_name"):
+    for row in _sums(of_checks, "check_name"):
         found.checks.setdefault(row["check_name"], Sums()).add(row)
-    found.durations = _read_durations(account, days, package)
+    found.durations = _read_durations(of_checks)
     return found
 
 
@@ -277,20 +269,11 @@ def _sums(rows: QuerySet[DailyFigure], by: str) -> Any:
         }
 
 
-def _read_durations(
-    account: Account, days: Days, package: str | None
-) -> dict[str, Duration]:
-    which = "all" if package is None else ("one" if package else "none")
-    values: dict[str, Any] = {
-        "workspace": account.workspace_id,
-        "environment": account.environment,
-        "first": days.first,
-        "last": days.last,
-        "package": package,
-    }
+def _read_durations(rows: QuerySet[DailyFigure]) -> dict[str, Duration]:
     counts: dict[str, Counter[int]] = defaultdict(Counter)
+    sql, values = rows.query.sql_with_params()
     with connection.cursor() as cursor:
-        cursor.execute(OF_CHECKS.format(where=PACKAGES[which]), values)
+        cursor.execute(OF_CHECKS.format(rows=sql), values)
         for check, bucket, count in cursor.fetchall():
             counts[check][bucket] = int(count)
     return {check: _duration(found) for check, found in counts.items()}
