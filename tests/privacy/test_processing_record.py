@@ -156,6 +156,12 @@ def test_markdown_goes_to_a_file(tmp_path: Path):
     assert file.read_text().startswith("# Record of processing activities\n")
 
 
+@pytest.mark.parametrize("command", ["processing_record", "security_review"])
+def test_output_that_cannot_be_written_is_named(command: str, tmp_path: Path):
+    with pytest.raises(CommandError, match=r"cannot be written: .*away/record\.md"):
+        call_command(command, f"--output={tmp_path}/away/record.md")
+
+
 def test_pdf_needs_a_file():
     with pytest.raises(CommandError, match="--output"):
         call_command("processing_record", "--format=pdf")

@@ -22,13 +22,15 @@ class Command(BaseCommand):
         parser.add_argument("--output", metavar="FILE", type=Path)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        output = options["output"]
-        if options["format"] == "pdf" and output is None:
+        output, is_pdf = options["output"], options["format"] == "pdf"
+        if is_pdf and output is None:
             raise CommandError("Name the file of the PDF: --output FILE.")
         record = processing_record(now())
-        if options["format"] == "pdf":
-            output.write_bytes(as_pdf(record))
-        elif output:
-            output.write_text(as_markdown(record), encoding="utf-8")
-        else:
-            self.stdout.write(as_markdown(record))
+        content = as_pdf(record) if is_pdf else as_markdown(record).encode()
+        if output is None:
+            self.stdout.write(content.decode())
+            return
+        try:
+            output.write_bytes(content)
+        except OSError as e:
+            raise CommandError(f"The record cannot be written: {e}.") from e

@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from verification.privacy.processing_record import as_markdown
 from verification.staff.security_review import security_review
@@ -19,7 +19,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         text = as_markdown(security_review(now()))
-        if output := options["output"]:
-            output.write_text(text, encoding="utf-8")
-        else:
+        if (output := options["output"]) is None:
             self.stdout.write(text)
+            return
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as e:
+            raise CommandError(f"The review cannot be written: {e}.") from e
