@@ -85,6 +85,21 @@ def test_surplus_is_refunded_once(paystack: FakePaystack, paystack_api: Api):
     assert paystack_api.report(made["id"])["paymentState"]["status"] == "PAID"
 
 
+def test_surplus_that_went_back_before_the_first_poll_is_not_refunded_again(
+    live_api: Api, taker: Any
+):
+    checkout = open_page(live_api.create(candidate_item()))
+    taker.pays = 30_000
+    taker.pay(checkout.reference)
+    taker.give_back(checkout.reference, 5_000)
+
+    poll_checkouts(checkout)
+
+    assert (checkout.counted_amount, checkout.refunded_elsewhere) == (PRICE, 50)
+    assert checkout.review_flags == ["REFUNDED_ELSEWHERE"]
+    assert not Refund.objects.exists()
+
+
 def test_receipt_email_names_the_refunded_surplus(api: Api):
     for pays in (250, 251):
         end_checkout(open_page(api.create(candidate_item(reuse=False))), pays=pays)

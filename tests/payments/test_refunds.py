@@ -419,7 +419,9 @@ def test_refund_without_checkout_is_listed(checkout: Checkout):
 
     told = f"{checkout.provider} {refund} 100.00 KES was given back there"
 
-    assert f"{told}, of a payment that is not known here" in differences(checkout, "--dry-run")
+    assert f"{told}, of a payment that is not known here" in differences(
+        checkout, "--dry-run"
+    )
 
 
 def test_unanswered_refund_is_compared_again_tomorrow(

@@ -152,8 +152,12 @@ def reject_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
 def refund_surplus(
     checkout: Checkout, cause: RefundCause, amount: Decimal | None = None
 ) -> None:
-    """Refund the amount, or the rest, of a locked checkout, once for each cause."""
-    if not Refund.objects.filter(checkout=checkout, cause=cause).exists():
+    """Refund the amount, or the rest, of a locked checkout, once for each cause.
+
+    What the provider has given back may be this surplus: then staff decide.
+    """
+    earlier = Refund.objects.filter(checkout=checkout, cause=cause)
+    if not (checkout.refunded_elsewhere or earlier.exists()):
         amount, reason = amount or checkout.refundable, RefundCause(cause).label
         _create_refund(checkout, amount, cause, reason, SERVICE_STAFF, large=False)
 

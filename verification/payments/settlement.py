@@ -336,7 +336,10 @@ def settle(
         # All went back before the first answer, or before one that a restore has lost.
         snapshot = replace(snapshot, state=CheckoutState.REVERSED)
     elif is_paid:
+        checkout.refunded_elsewhere = snapshot.refunded or Decimal(0)
         _accept_money(checkout, report, snapshot, now())
+        if checkout.refunded_elsewhere:
+            raise_review_flag(checkout.pk, ReviewFlag.REFUNDED_ELSEWHERE)
         return True
     _record_unpaid(checkout, report, _expire_prompt(checkout, snapshot, asked_at))
     return False
@@ -467,7 +470,11 @@ def _apply_to_payment(
         # A part waits only if the payer can pay the rest: the link is valid, and the
         # rest is not below the provider's minimum.
         least = minimum_amount(report.environment, payment.currency)
-        checkout.is_part = payment.is_outstanding and missing - amount >= least
+        checkout.is_part = (
+            payment.is_outstanding
+            and missing - amount >= least
+            and not checkout.refunded_elsewhere
+        )
         checkout.save()
         if not checkout.is_part:
             refund_surplus(checkout, RefundCause.SHORT)
