@@ -13,12 +13,12 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import IntegerField, QuerySet, Subquery
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.models import alerts_of
+from verification.db.base import run_sql
 from verification.decisions.case_list import open_cases_of
 from verification.privacy.models import OPEN_CORRECTIONS, Correction
 from verification.values.clock import now
@@ -140,9 +140,8 @@ def count_waiting(client: Client, sections: Collection[str]) -> dict[str, Count]
         ANY_ENVIRONMENT: client.environment,
         ANY_TIME: now(),
     }
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [values.get(one, one) for one in parameters])
-        found = dict(zip(names, cursor.fetchone(), strict=True))
+    (counted,) = run_sql(sql, [values.get(one, one) for one in parameters])
+    found = dict(zip(names, counted, strict=True))
     return {
         name: WAITING[name].count(found[name], found.get(f"{name}_late", 0))
         for name in asked

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
+from verification.db.base import run_sql
 from verification.db.ids import first_id_at
 from verification.figures.durations import BUCKET
 from verification.figures.models import DailyFigure, DueDay, Progress
@@ -247,12 +248,10 @@ def mark_changed_days() -> None:
     """Mark the days that changed since the last time; at first, all days."""
     until = now()
     found = Progress.objects.first()
-    with connection.cursor() as cursor:
-        if found:
-            first = first_id_at(found.read_to - OVERLAP)
-            cursor.execute(MARK_CHANGED, {"first": first})
-        else:
-            cursor.execute(MARK_ALL, {"now": until})
+    if found:
+        run_sql(MARK_CHANGED, {"first": first_id_at(found.read_to - OVERLAP)})
+    else:
+        run_sql(MARK_ALL, {"now": until})
     Progress.objects.update_or_create(pk=1, defaults={"read_to": until})
 
 

@@ -10,9 +10,9 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import F, QuerySet, Sum
 
+from verification.db.base import run_sql
 from verification.figures.durations import percentile
 from verification.figures.models import COUNTS, SUMS, DailyFigure, DueDay, Progress
 from workspaces.models import Account
@@ -272,10 +272,8 @@ def _sums(rows: QuerySet[DailyFigure], by: str) -> Any:
 def _read_durations(rows: QuerySet[DailyFigure]) -> dict[str, Duration]:
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     sql, values = rows.query.sql_with_params()
-    with connection.cursor() as cursor:
-        cursor.execute(OF_CHECKS.format(rows=sql), values)
-        for check, bucket, count in cursor.fetchall():
-            counts[check][bucket] = int(count)
+    for check, bucket, count in run_sql(OF_CHECKS.format(rows=sql), values):
+        counts[check][bucket] = int(count)
     return {check: _duration(found) for check, found in counts.items()}
 
 

@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from verification.db.base import run_sql
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
@@ -171,10 +172,8 @@ class _Limit:
     error: NotificationError
 
     def is_reached(self) -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute(SELECT_COUNT, [self.subject])
-            counted = cursor.fetchone()
-        return (counted[0] if counted else 0) >= self.most
+        counted = run_sql(SELECT_COUNT, [self.subject])
+        return (counted[0][0] if counted else 0) >= self.most
 
 
 def count_or_withhold(notification: Notification) -> NotificationError | None:
@@ -216,9 +215,7 @@ def count_today(subject: str, most: int) -> bool:
     """Count one more for today and return True, or False if `most` is reached."""
     if most < 1:
         return False
-    with connection.cursor() as cursor:
-        cursor.execute(INCREMENT_COUNT, [subject, most])
-        return cursor.fetchone() is not None
+    return bool(run_sql(INCREMENT_COUNT, [subject, most]))
 
 
 def _is_tester(notification: Notification) -> bool:

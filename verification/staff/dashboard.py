@@ -15,12 +15,12 @@ from decimal import Decimal
 from typing import Any
 
 from django.core.cache import cache
-from django.db import connection
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
 from verification.backoffice import widgets
+from verification.db.base import run_sql
 from verification.db.ids import first_id_at
 from verification.golive.admin import filter_waiting
 from verification.golive.models import Application, NameChange
@@ -391,6 +391,4 @@ def _rows(sql: str, since: datetime, until: datetime, unit: str) -> list[Any]:
         "first": first_id_at(since - timedelta(hours=1)),
         "operator": OPERATOR_ID,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(sql, given)
-        return cursor.fetchall()
+    return run_sql(sql, given)

@@ -17,7 +17,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
-from django.db import connection
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -29,7 +28,7 @@ from verification.accounts.models import Colleague
 from verification.backoffice import audit
 from verification.backoffice.widgets import link
 from verification.checks.models import CheckResult
-from verification.db.base import force_custom_plan
+from verification.db.base import force_custom_plan, run_sql
 from verification.db.ids import filter_by_number
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout
@@ -176,10 +175,8 @@ def _find_ids(
             f"CROSS JOIN LATERAL (SELECT {column} FROM {table} "
             f"WHERE terms {operator} sought.terms LIMIT %s) AS e LIMIT %s"
         )
-        with connection.cursor() as cursor:
-            left = MAX_CANDIDATES + 1 - len(found)
-            cursor.execute(sql, [*some, left, left])
-            found += [row[0] for row in cursor.fetchall()]
+        left = MAX_CANDIDATES + 1 - len(found)
+        found += [id for (id,) in run_sql(sql, [*some, left, left])]
         if len(found) > MAX_CANDIDATES:
             break
     return found

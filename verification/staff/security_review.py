@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from django.apps import apps
 from django.conf import settings
 from django.core.checks import run_checks
-from django.db import connection
 from django.db.models import Model
 from psycopg.conninfo import conninfo_to_dict
 
 from verification.api.reference import operations
 from verification.backoffice.roles import ROLES, SUPERUSER
 from verification.backups.models import Backup, RestoreDrill
+from verification.db.base import run_sql
 from verification.db.startup import tls_mode
 from verification.notifications.sms import sms_is_configured
 from verification.privacy.processing_record import (
@@ -100,9 +100,7 @@ def security_review(at: datetime) -> Record:
 
 
 def _program() -> Section:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('server_version')")
-        server = cursor.fetchone()[0]
+    ((server,),) = run_sql("SELECT current_setting('server_version')")
     return Section(
         "What runs",
         headings=("What", "Is"),
@@ -245,12 +243,10 @@ def _keys() -> Section:
 def _recovery() -> Section:
     backup = Backup.objects.order_by("-made_at").first()
     drill = RestoreDrill.objects.filter(succeeded=True).order_by("-made_at").first()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT current_setting('archive_mode'), last_archived_time,"
-            " current_setting('synchronous_standby_names') FROM pg_stat_archiver"
-        )
-        mode, archived, standbys = cursor.fetchone()
+    ((mode, archived, standbys),) = run_sql(
+        "SELECT current_setting('archive_mode'), last_archived_time,"
+        " current_setting('synchronous_standby_names') FROM pg_stat_archiver"
+    )
     return Section(
         "Recovery",
         headings=("What", "Newest"),

@@ -81,18 +81,15 @@ class Command(migrate.Command):
 
     def _end_web_sessions(self) -> None:
         stop_at = time.monotonic() + SESSIONS_SECONDS
-        with connection.cursor() as cursor:
-            cursor.execute(WEB_SESSIONS)
-            outdated = dict(cursor.fetchall())
-            while outdated and time.monotonic() < stop_at:
-                for pid in (pid for pid, is_idle in outdated.items() if is_idle):
-                    # Without the right to it the advice below follows.
-                    with suppress(ProgrammingError):
-                        cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
-                time.sleep(0.05)
-                cursor.execute(WEB_SESSIONS)
-                sessions = cursor.fetchall()
-                outdated = {pid: idle for pid, idle in sessions if pid in outdated}
+        outdated = dict(run_sql(WEB_SESSIONS))
+        while outdated and time.monotonic() < stop_at:
+            for pid in (pid for pid, is_idle in outdated.items() if is_idle):
+                # Without the right to it the advice below follows.
+                with suppress(ProgrammingError):
+                    run_sql("SELECT pg_terminate_backend(%s)", [pid])
+            time.sleep(0.05)
+            sessions = run_sql(WEB_SESSIONS)
+            outdated = {pid: idle for pid, idle in sessions if pid in outdated}
         if outdated:
             self.stderr.write(
                 f"{len(outdated)} sessions of web servers may fail now, because the "
