@@ -25,7 +25,7 @@ from verification.audit_trail.seals import hash_of, seal_events
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("documents")]
 FRAME = re.compile(rb"(\d+) (<110>1 \S+ \S+ verification - audit - )")
 # Ends of the next connection to a receiver
-TAKES, DIES_AT_ONCE, DIES_UNREAD, DIES_BEFORE_ITS_ANSWER = range(4)
+TAKES, DIES_AT_ONCE, DIES_UNREAD, DIES_BEFORE_ITS_ANSWER, TALKS_ON = range(5)
 
 
 class Syslog:
@@ -76,7 +76,10 @@ class Syslog:
                 continue
             while piece := connection.recv(65536):
                 text += piece
-            if how == DIES_BEFORE_ITS_ANSWER:
+            with suppress(OSError):
+                while how == TALKS_ON:
+                    connection.sendall(b"-")
+            if how in {DIES_BEFORE_ITS_ANSWER, TALKS_ON}:
                 os.close(connection.detach())
                 continue
             self.taken += list(_read(text))
@@ -122,6 +125,18 @@ def test_receiver_that_dies_three_times_loses_no_event(
     assert numbers(syslog.taken) == list(range(1, 13))
     assert syslog.connections == 6
     assert lag() == (0, 0)
+
+
+def test_receiver_that_talks_on_does_not_hold_the_export(
+    events, syslog, monkeypatch, caplog
+):
+    monkeypatch.setattr(export, "SYSLOG_SECONDS", 1)
+    syslog.plan = [TALKS_ON]
+
+    export_events()
+
+    assert lag()[0] == 10
+    assert "no close_notify in time" in caplog.text
 
 
 def test_position_beyond_the_last_event_sends_all_again(events, syslog):
