@@ -11,6 +11,7 @@ from django_q.tasks import async_task
 from tests.world.logs import log_lines as log_lines
 from tests.world.threads import run_at_once
 from tests.world.waiting import until
+from verification.db.base import run_sql
 from verification.jobs import queue, worker
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.queue import cluster_name, schedule_job
@@ -331,14 +332,16 @@ def test_stopping_worker_that_waited_claims_no_job(start_worker, monkeypatch):
     assert Job.objects.get().attempts == 0
 
 
-def test_worker_goes_on_when_its_session_ends(start_worker):
+def test_worker_says_why_it_cannot_claim_and_goes_on(start_worker, monkeypatch, caplog):
     start_worker()
     until(Heartbeat.objects.exists)
-    with connection.cursor() as cursor:
-        cursor.execute(
+    with monkeypatch.context() as away:
+        away.setitem(connection.settings_dict, "PORT", 1)
+        run_sql(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+        until(lambda: "cannot be claimed: The embedded database" in caplog.text)
 
     schedule_job(NOTHING)
 

@@ -32,7 +32,7 @@ from django_q.scheduler import scheduler
 
 from verification import tracing
 from verification.db.base import run_sql
-from verification.db.startup import DatabaseRefused, require_schema
+from verification.db.startup import DatabaseRefused, explain_error, require_schema
 from verification.jobs import queue
 from verification.jobs.models import failure_id
 from verification.jobs.queue import CHANNEL, advisory_lock, cluster_name, is_job
@@ -153,7 +153,8 @@ class Worker:
             try:
                 self._go_round()
             except Error as e:
-                logger.warning("jobs cannot be claimed: %s", type(e).__name__)
+                why = explain_error(e) if isinstance(e, OperationalError) else ""
+                logger.warning("jobs cannot be claimed: %s", why or type(e).__name__)
                 # The locks of its claims go with the session.
                 connection.close()
                 self._housekeeping_at = 0.0
