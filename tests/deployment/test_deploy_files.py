@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socket import socket
 from threading import Thread
 
 import psycopg
@@ -351,6 +352,20 @@ def test_restore_drill_takes_the_newest_backup_or_says_that_there_is_none(
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"No backup is in {tmp_path}; run: systemctl ")
     assert done.stdout == f"restore_drill {tmp_path}/20261123T003012Z\n"
+
+
+def test_start_fails_at_once_when_the_web_server_has_ended(tmp_path: Path):
+    command = unit_command("verification-web@.service", "ExecStartPost", tmp_path)
+    with subprocess.Popen(["true"]) as ended, socket() as nobody_listens:
+        nobody_listens.bind(("127.0.0.1", 0))
+        port = str(nobody_listens.getsockname()[1])
+        ended.wait()
+        command[-1] = command[-1].replace("%i", port)
+
+        done = run(*command, HOST="127.0.0.1", MAINPID=str(ended.pid))
+
+    assert done.returncode == 1
+    assert "No such process" in done.stderr
 
 
 def test_jobs_may_end_before_they_are_killed():
