@@ -168,6 +168,8 @@ NEAREST = {
     "/report": "/api/v1/reports",
     "/reports/": "/api/v1/reports",
     "/reports/4711": "/api/v1/reports/{reportId}",
+    "/reports/nonsense": "/api/v1/reports/{reportId}",
+    "/reports/qoute": "/api/v1/reports/quote",
     "/reports/4711/lunch": "/api/v1/reports/{reportId}/launch",
     "/webhook/config": "/api/v1/webhooks/config",
     "/checks": "/api/v1/checks/definitions",

@@ -95,5 +95,15 @@ def nearest_address(path: str) -> str:
         START.sub("", PARAMETER.sub("{}", route), count=1): address
         for route, address in addresses().items()
     }
-    nearest = get_close_matches(text, known, n=1, cutoff=0.5)
+    nearest = (
+        get_close_matches(text, known, n=1, cutoff=0.85)
+        # A value that is no id
+        or [route for route in known if _fits(text, route)]
+        or get_close_matches(text, known, n=1, cutoff=0.5)
+    )
     return known[nearest[0]] if nearest else ""
+
+
+def _fits(text: str, route: str) -> bool:
+    pattern = re.escape(route).replace(r"\{\}", "[^/]+")
+    return bool(re.fullmatch(pattern, text))
