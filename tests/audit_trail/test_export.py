@@ -222,6 +222,25 @@ def test_store_over_https_knows_the_service_by_its_certificate(
             assert lag()[0] == waiting
 
 
+def test_store_over_https_that_takes_nothing_is_logged_with_the_cause(
+    events, settings, authority, caplog
+):
+    with Receiver(authority.context("localhost")) as store:
+        settings.AUDIT_EXPORT_URL = store.url("/audit", "localhost")
+        export_events()
+        settings.AUDIT_EXPORT_CA_FILE = str(authority.file)
+        store.scripts["/audit"] = Script(cut_after=0)
+        export_events()
+    export_events()
+
+    assert lag()[0] == 10
+    assert [line.split(": ")[1] for line in caplog.messages if "not taken" in line] == [
+        "SSLCertVerificationError",
+        "RemoteDisconnected",
+        "ConnectionRefusedError",
+    ]
+
+
 def test_store_over_https_takes_a_batch_by_its_status(events, settings, authority):
     settings.AUDIT_EXPORT_TOKEN = "secret"
     settings.AUDIT_EXPORT_CA_FILE = str(authority.file)

@@ -141,7 +141,11 @@ def _send(lines: Sequence[dict[str, Any]]) -> None:
         else:
             _send_syslog(host, parts.port or SYSLOG_PORT, lines)
     except (OSError, requests.RequestException, targets.Blocked) as e:
-        raise NotTaken(type(e).__name__) from e
+        # `requests` names a refused connection like any other; its cause tells more.
+        cause: BaseException = e
+        while below := cause.__cause__ or cause.__context__:
+            cause = below
+        raise NotTaken(type(cause).__name__) from e
 
 
 def _post(url: str, host: str, lines: Sequence[dict[str, Any]]) -> None:
