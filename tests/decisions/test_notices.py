@@ -615,7 +615,7 @@ def test_member_takes_a_waiting_decline_and_its_unsent_notice_back(
     assert refusal.value.obstacle == Obstacle.ANSWERED
 
 
-@pytest.mark.parametrize("ends", ["member", "objection"])
+@pytest.mark.parametrize("ends", ["member", "objection", "review"])
 def test_person_with_a_notice_hears_that_the_decline_is_taken_back(
     api: Api, officer: Officer, report_id: str, ends: str
 ):
@@ -625,6 +625,8 @@ def test_person_with_a_notice_hears_that_the_decline_is_taken_back(
 
     if ends == "member":
         verbs.withdraw(officer.client, made.pk, officer.member, officer.actor)
+    elif ends == "review":
+        officer.decide(report_id, "REVIEW", replaces=made.pk)
     else:
         object_to_use(Report.objects.get().pk, Origin.SUBJECT, requested_by="subject")
 

@@ -582,6 +582,8 @@ def _count(report: Report, decision: Decision, client: Client, at: datetime) -> 
         _withdraw(former, client.actor, None, at)
     if decision.made_by_user or decision.second_by_user:
         notices.end_reviews(report, at)
+    if former and decision.status == DecisionStatus.REVIEW:
+        notices.tell_of_withdrawal(report, former, at)
     grounds = notices.grounds_of(report, decision)
     days = notices.waiting_days_of(report, grounds)
     decision.state = DecisionState.WAITING if days else DecisionState.FINAL
