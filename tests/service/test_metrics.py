@@ -8,6 +8,7 @@ import requests
 from tests.web.test_metrics import samples
 from tests.world.service import is_alive
 from tests.world.waiting import until
+from verification.web.server import COUNTS, MEMORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 REQUESTS = 200
@@ -15,21 +16,20 @@ PROCESSES = 3
 
 
 @pytest.fixture
-def folder(service, tmp_path):
-    """Start a web server of several processes; return where they count requests."""
+def several_processes(service):
+    """Start a web server of several processes."""
     before = service.environment
     service.stop_web()
-    service.set_environment(
-        METRICS_TOKEN="t", WEB_WORKERS=str(PROCESSES), TMPDIR=str(tmp_path)
-    )
+    service.set_environment(METRICS_TOKEN="t", WEB_WORKERS=str(PROCESSES))
     service.start_web()
-    yield tmp_path
+    yield
     service.stop_web()
     service.environment = before
     service.start_web()
 
 
-def test_counts_of_all_web_processes_add_up_and_stay(service, folder):
+@pytest.mark.usefixtures("several_processes")
+def test_counts_of_all_web_processes_add_up_and_stay(service):
     def ask(_number):
         # Each opens a connection of its own, which any of the processes takes.
         return requests.get(f"{service.url}/readyz", timeout=60).status_code
@@ -38,7 +38,11 @@ def test_counts_of_all_web_processes_add_up_and_stay(service, folder):
         # A busy machine refuses some with 503.
         answered = [*threads.map(ask, range(REQUESTS))].count(200)
 
-    counted = {int(f.stem.split("_")[1]) for f in folder.glob("*/counter_*.db")}
+    counted = {
+        int(file.stem.split("_")[1])
+        for one in service.processes()
+        for file in MEMORY.glob(f"{COUNTS}{one.pid}-*/counter_*.db")
+    }
     # One is of the main process, which has counted nothing.
     assert len(counted) > 2
     assert answered > PROCESSES
