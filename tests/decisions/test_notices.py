@@ -634,6 +634,33 @@ def test_person_with_a_notice_hears_that_the_decline_is_taken_back(
     assert (told.recipient, told.context["isTakenBack"]) == (EMAIL, True)
 
 
+def test_person_hears_of_the_decision_that_a_review_has_left_open(
+    api: Api, officer: Officer, report_id: str
+):
+    first = decline_by_policy(api, report_id)
+    request_review(deliver().pk)
+    review = officer.decide(report_id, "REVIEW", replaces=first.pk)
+    answer_reviews(report_id)
+
+    officer.decide(report_id, "APPROVED", replaces=review.pk)
+
+    told = Notification.objects.filter(kind=Kind.REVIEW_ANSWER).latest("id")
+    assert told.context.get("isDecidedAnew")
+
+
+def test_person_hears_of_the_approval_after_a_decline_that_no_notice_told(
+    officer: Officer, report_id: str
+):
+    first = decline(officer, report_id)
+    deliver()
+    unserved = decline(officer, report_id, replaces=first.pk)
+
+    officer.decide(report_id, "APPROVED", replaces=unserved.pk)
+
+    told = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
+    assert told.context["isDecidedAnew"]
+
+
 def test_approval_takes_the_place_of_a_waiting_decline(
     api: Api, officer: Officer, report_id: str
 ):

@@ -24,7 +24,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_noop as _
 
 from verification import links
@@ -208,9 +208,10 @@ def tell_of_successor(report: Report, decision: Decision, at: datetime) -> None:
         return
     served = report.notices.filter(served_at__isnull=False).select_related("decision")
     former = served.order_by("-pk").first()
-    if former is None or former.review_asked_at:
+    if former is None or former.in_review or former.reviewed_at == at:
         return
     between = report.decisions.filter(
+        Q(notice=None) | Q(notice__served_at__isnull=False),
         state=DecisionState.FINAL,
         number__gt=former.decision.number,
         number__lt=decision.number,
