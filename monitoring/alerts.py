@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,6 +16,7 @@ from uuid import UUID
 
 import orjson
 from django.db import transaction
+from django.db.models import F
 
 from monitoring.models import (
     Alert,
@@ -165,7 +166,7 @@ def _compare(report_ids: Sequence[UUID]) -> None:
         (baseline.rule_id, baseline.check_name): baseline
         for baseline in Baseline.objects.filter(rule__in=list(rules))
     }
-    results = _results(report_ids)
+    results, told = _results(report_ids), _runs_told(rules)
     moved, alerts = set(), []
     for run in runs:
         rule, run_changes, unanswered = rules[run.rule_id], [], []
@@ -177,8 +178,11 @@ def _compare(report_ids: Sequence[UUID]) -> None:
             moved.add((run.rule_id, result.name))
             run_changes += changes
             baseline = baselines[run.rule_id, result.name]
-            is_failed = result.status == ResultStatus.FAILED
-            if is_failed and baseline.unanswered == alarming:
+            # Not equal: a change of the cadence changes the number.
+            is_alarming = baseline.unanswered >= alarming
+            is_told = told.get((run.rule_id, result.name), 0) > baseline.run_number
+            if result.status == ResultStatus.FAILED and is_alarming and not is_told:
+                told[run.rule_id, result.name] = run.number
                 unanswered.append(baseline)
         about = {
             "workspace_id": rule.workspace_id,
@@ -207,6 +211,14 @@ def _compare(report_ids: Sequence[UUID]) -> None:
     Alert.objects.bulk_create(alerts)
     record_events([alert_event(a, rules[a.rule_id]) for a in alerts], at)
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(compared_at=at)
+
+
+def _runs_told(rule_ids: Collection[UUID]) -> dict[tuple[UUID, str], int]:
+    """Return the last run of each check whose alert says that it was not done."""
+    alerts = Alert.objects.filter(rule_id__in=rule_ids, kind=AlertKind.NO_ANSWER)
+    numbered = alerts.annotate(run=F("report__monitoring_run__number")).order_by("run")
+    # A message names its checks.
+    return {(a.rule_id, word): a.run for a in numbered for word in a.message.split()}
 
 
 def _results(report_ids: Sequence[UUID]) -> dict[UUID, list[CheckResult]]:
@@ -333,15 +345,15 @@ def _change_alert(changes: list[Change], **about: Any) -> Alert:
 
 def _no_answer_alert(unanswered: list[Baseline], **about: Any) -> Alert:
     names = [baseline.check_name for baseline in unanswered]
-    runs = unanswered[0].unanswered
-    times = f"{runs} runs in a row" if runs > 1 else "a run"
+    numbers = [baseline.unanswered for baseline in unanswered]
+    times = [f"{runs} runs in a row" if runs > 1 else "a run" for runs in numbers]
     return Alert(
         kind=AlertKind.NO_ANSWER,
         title=f"{names[0] if len(names) == 1 else f'{len(names)} checks'}: no answer",
         message=" ".join(
-            f"{baseline.check_name} could not be done in {times} and last completed "
+            f"{baseline.check_name} could not be done in {runs} and last completed "
             f"{utc_text(baseline.completed_at) if baseline.completed_at else 'never'}."
-            for baseline in unanswered
+            for baseline, runs in zip(unanswered, times, strict=True)
         ),
         severity=Severity.WARNING,
         changes=[],

@@ -3,6 +3,7 @@
 import json
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -16,8 +17,8 @@ from monitoring.alerts import (
     message_of,
     title_of,
 )
-from monitoring.models import Alert, Baseline, Rule, Run
-from monitoring.runs import launch_due_runs
+from monitoring.models import Alert, Baseline, Cadence, Rule, Run
+from monitoring.runs import change_rule, launch_due_runs
 from tests.checks.engine import work_until_done
 from tests.world.clients import Api
 from tests.world.console import ConsoleVisitor
@@ -399,6 +400,23 @@ def test_longer_cadences_raise_no_answer_alerts_sooner(api: Api, cadence, days, 
     run_days(api, runs - 1, days)
 
     assert [alert["kind"] for alert in list_alerts(api)] == ["NO_ANSWER"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "runs"), [("DAILY", "MONTHLY", 3), ("WEEKLY", "DAILY", 2)]
+)
+def test_change_of_the_cadence_leaves_one_no_answer_alert(
+    api: Api, before: str, after: Cadence, runs: int
+):
+    made = create_rule(api, id_number=SILENT, cadence=before)
+    run_rules(api)
+    run_days(api, 1, 7)
+
+    change_rule(api._client(), UUID(made["id"]), after, None)
+    run_days(api, 2, 31)
+
+    (alert,) = list_alerts(api)
+    assert f"IDENTITY could not be done in {runs} runs in a row" in alert["message"]
 
 
 def test_run_compared_twice_counts_once(api: Api):
