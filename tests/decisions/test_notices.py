@@ -535,6 +535,26 @@ def test_review_stops_the_clock(api: Api, officer: Officer, report_id: str):
     assert Case.objects.get().closed_at
 
 
+def test_review_stops_the_clock_of_a_newer_decline(
+    api: Api, officer: Officer, report_id: str
+):
+    first = decline_by_policy(api, report_id)
+    deliver()
+    wait(1, api)
+    newer = decline(officer, report_id, replaces=first.pk)
+    send_due_notifications()
+    record_outcomes()
+
+    request_review(first.notice.pk)
+    newer.notice.refresh_from_db()
+    with time_machine.travel(newer.notice.waits_until):
+        finish_waiting_declines()
+
+    newer.refresh_from_db()
+    assert newer.state == "WAITING"
+    assert Case.objects.get().closed_at is None
+
+
 @pytest.mark.django_db(transaction=True)
 def test_of_decline_and_its_end_at_once_one_wins(api: Api, officer: Officer):
     wait(1, api)

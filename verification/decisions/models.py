@@ -669,11 +669,6 @@ class AdverseNotice(DatedRow):
         return number_of_id("N", self.id)
 
     @property
-    def in_review(self) -> bool:
-        """True if the subject waits for the review that they requested."""
-        return self.review_asked_at is not None and self.reviewed_at is None
-
-    @property
     def can_be_reviewed(self) -> bool:
         """True if the subject can still request a review by a person."""
         is_over = self.state == NoticeState.ENDED

@@ -34,6 +34,7 @@ from verification.checks.models import CheckDefinition, CheckResult, ResultStatu
 from verification.consents.links import AccessNotSendable, opens_data, renew_access_link
 from verification.consents.models import DECIDED_STATUSES, Consent, ConsentRecord
 from verification.consents.subject_messages import addresses_of, messages_to
+from verification.decisions.cases import reports_in_review
 from verification.decisions.models import (
     AdverseNotice,
     Decision,
@@ -208,7 +209,7 @@ def tell_of_successor(report: Report, decision: Decision, at: datetime) -> None:
         return
     served = report.notices.filter(served_at__isnull=False).select_related("decision")
     former = served.order_by("-pk").first()
-    if former is None or former.in_review or former.reviewed_at == at:
+    if former is None or former.reviewed_at == at:
         return
     between = report.decisions.filter(
         Q(notice=None) | Q(notice__served_at__isnull=False),
@@ -435,8 +436,15 @@ def _next_midnight(moment: datetime) -> datetime:
 
 def is_stopped(notice: AdverseNotice) -> bool:
     """Return whether a correction or a review is open, so that the clock stands."""
-    disputed = reports_under_correction([notice.report_id])
-    return notice.in_review or notice.report_id in disputed
+    return bool(_reports_under_dispute([notice.report_id]))
+
+
+def _reports_under_dispute(reports: Collection[UUID]) -> set[UUID]:
+    """Return those of these reports with an open correction or review.
+
+    The review may be that of an earlier decline.
+    """
+    return reports_under_correction(reports) | reports_in_review(reports)
 
 
 def reports_under_correction(reports: Collection[UUID]) -> set[UUID]:
@@ -464,9 +472,9 @@ def move_clocks() -> None:
     at = now()
     locked = waiting_notices().select_for_update(of=("self",), no_key=True)
     waiting = list(locked.filter(waits_until__isnull=False).order_by("pk"))
-    disputed = reports_under_correction([notice.report_id for notice in waiting])
+    disputed = _reports_under_dispute([notice.report_id for notice in waiting])
     for notice in waiting:
-        stands = notice.in_review or notice.report_id in disputed
+        stands = notice.report_id in disputed
         if stands and notice.stopped_at is None:
             notice.stopped_at = at
         elif not stands and notice.stopped_at and notice.waits_until:
