@@ -7,7 +7,8 @@ from typing import Any, Literal
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.expressions import CombinedExpression
 
 from verification.db.bulk_insert import insert
 from verification.jobs.names import JobName
@@ -88,6 +89,22 @@ def check_redeliverable(
     return configuration
 
 
+def failed_deliveries(
+    workspace_id: UUID, environment: str, since: datetime | CombinedExpression
+) -> QuerySet[Delivery]:
+    """Return the failed deliveries since then whose event can be sent again."""
+    sendable = Event.objects.filter(
+        pk=OuterRef("event_id"), payload__isnull=False, restricted_at=None
+    )
+    return Delivery.objects.filter(
+        Exists(sendable),
+        workspace=workspace_id,
+        environment=environment,
+        status=DeliveryStatus.FAILED,
+        created_at__gte=since,
+    )
+
+
 @transaction.atomic
 def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
     """Send all failed deliveries since then again. Returns their number.
@@ -96,16 +113,7 @@ def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
     ConfigurationDisabled.
     """
     configuration = _get_enabled_configuration(workspace_id, environment)
-    sendable = Event.objects.filter(
-        pk=OuterRef("event_id"), payload__isnull=False, restricted_at=None
-    )
-    failed = Delivery.objects.filter(
-        Exists(sendable),
-        workspace=workspace_id,
-        environment=environment,
-        status=DeliveryStatus.FAILED,
-        created_at__gte=since,
-    )
+    failed = failed_deliveries(workspace_id, environment, since)
     # In the order of all who lock several. PostgreSQL checks the status again if
     # another recovery changed the row first.
     locked = failed.order_by("event_id").select_for_update(no_key=True)

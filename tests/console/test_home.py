@@ -21,7 +21,7 @@ from verification.consents.models import Consent
 from verification.decisions.models import Case
 from verification.privacy.models import Disclosure, SubjectRequest
 from verification.reports.models import Report
-from webhooks.models import Configuration
+from webhooks.models import Configuration, Event
 from workspaces import ledger
 from workspaces.models import Account, Workspace
 
@@ -98,6 +98,16 @@ def test_failed_deliveries_name_the_receiver_and_since_when(
     assert "hooks.acacia.test is off" in needs(owner)[0]
     Configuration.objects.all().delete()
     assert "Their receiver was removed" in needs(owner)[0]
+
+
+@pytest.mark.parametrize("fields", [{"payload": None}, {"restricted_at": now()}])
+def test_failed_delivery_that_cannot_be_sent_again_needs_nobody(owner, api, fields):
+    configure_receiver(api.workspace)
+    record_delivery(api, status="FAILED", next_attempt_at=None)
+
+    Event.objects.update(**fields)
+
+    assert needs(owner) == []
 
 
 @pytest.mark.parametrize(

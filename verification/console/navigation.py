@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import IntegerField, QuerySet, Subquery
+from django.db.models.functions import Now
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -22,7 +23,8 @@ from verification.db.base import run_sql
 from verification.decisions.case_list import open_cases_of
 from verification.privacy.models import OPEN_CORRECTIONS, Correction
 from verification.values.clock import now
-from webhooks.models import DeliveryStatus, deliveries_of
+from webhooks.events import RETENTION
+from webhooks.redelivery import failed_deliveries
 from workspaces.members import Permission
 from workspaces.models import Account, Client, Environment, Workspace
 
@@ -207,7 +209,7 @@ WAITING = {
         due="request__due_at",
     ),
     "webhooks": Waiting(
-        lambda c: deliveries_of(*c.where).filter(status=DeliveryStatus.FAILED),
+        lambda c: failed_deliveries(*c.where, Now() - RETENTION),
         _("failed"),
         is_bad=True,
     ),
