@@ -13,7 +13,12 @@ from monitoring.models import Rule
 from monitoring.pauses import notify_paused
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, error_codes, person
 from tests.world.decisions import APPROVE, decide, deciding_api
-from tests.world.deliveries import configure_receiver, ended_fields, update_delivery
+from tests.world.deliveries import (
+    configure_receiver,
+    ended_fields,
+    retrying_fields,
+    update_delivery,
+)
 from tests.world.orders import (
     REFUSED,
     create_report_with_status,
@@ -388,6 +393,20 @@ def test_webhooks_are_not_sent_again(api: Api):
 
     assert (problem["status"], problem["code"]) == (409, "event-restricted")
     assert recover(api.workspace.pk, "sandbox", delivery.created_at) == 0
+
+
+@pytest.mark.parametrize("fields", [{"status": "PENDING"}, retrying_fields()])
+def test_waiting_webhooks_are_not_sent(api: Api, fields: dict):
+    configure_receiver(api.workspace)
+    report_id = api.create(person())["id"]
+    delivery = update_delivery(Delivery.objects.get(), **fields)
+
+    object_to(api, report_id)
+
+    delivery.refresh_from_db()
+    assert delivery.status == "FAILED"
+    waiting = Delivery.objects.filter(next_attempt_at__isnull=False)
+    assert [one.name for one in waiting] == ["report.restricted"]
 
 
 def test_client_gets_an_event_for_each_restricted_report(api: Api):

@@ -1,7 +1,7 @@
 """Objection: the person stops monitoring and further use of findings.
 
 An objection restricts all reports about the person in the workspace and environment:
-their results are not reused, their events are not sent again, and rules on the person
+their results are not reused, their events are no longer sent, and rules on the person
 pause until the client has a newer consent. It cancels reports that run or wait for
 payment. The client gets an event for each report.
 """
@@ -25,6 +25,7 @@ from verification.privacy import journal
 from verification.privacy.erasure import ReportErased
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.people import Person, Proof
+from verification.privacy.personal_data import stop_deliveries
 from verification.privacy.requests import answer_request, deadline, open_request
 from verification.privacy.rights_events import restricted_event
 from verification.privacy.withdrawals import STOPPABLE_STATUSES
@@ -152,6 +153,7 @@ def _stop(stopped: Sequence[UUID], origin: Origin, by: str) -> None:
     reports = [report for report in locked if report.restricted_at is None]
     at, ids = now(), [report.pk for report in reports]
     Report.objects.filter(pk__in=ids).update(restricted_at=at, updated_at=at)
+    stop_deliveries(ids)
     # The engine locks results by their ids, too.
     results = CheckResult.every.select_for_update(no_key=True).order_by("pk")
     theirs = results.filter(report__in=ids).values("pk")

@@ -288,6 +288,12 @@ def lock_deliveries(report_ids: Sequence[UUID]) -> None:
     run_sql(LOCK_DELIVERIES, [list(report_ids)])
 
 
+def stop_deliveries(report_ids: Sequence[UUID]) -> None:
+    """Fail the waiting deliveries of these reports that hold personal data."""
+    lock_deliveries(report_ids)
+    run_sql(STOP_DELIVERIES, {"reports": list(report_ids)})
+
+
 @transaction.atomic
 def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
     """Erase the personal data of these reports; return the rows erased in each table.
