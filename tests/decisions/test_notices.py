@@ -654,6 +654,20 @@ def test_person_with_a_notice_hears_that_the_decline_is_taken_back(
     assert (told.recipient, told.context["isTakenBack"]) == (EMAIL, True)
 
 
+def test_person_hears_of_the_withdrawal_when_a_newer_notice_was_not_sent(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(5, api)
+    first = decline(officer, report_id)
+    deliver()
+    unserved = decline(officer, report_id, replaces=first.pk)
+
+    verbs.withdraw(officer.client, unserved.pk, officer.member, officer.actor)
+
+    told = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
+    assert told.context["isTakenBack"]
+
+
 def test_person_hears_of_the_decision_that_a_review_has_left_open(
     api: Api, officer: Officer, report_id: str
 ):

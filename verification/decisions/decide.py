@@ -367,7 +367,7 @@ def withdraw(
     at = now()
     notices.end_reviews(report, at)
     _withdraw(decision, client.actor, member.user_id, at)
-    notices.tell_of_withdrawal(report, decision, at)
+    notices.tell_of_withdrawal(report, at)
     _record_proposal(report, "decline taken back", client.actor, at)
     open_case(report, CaseCause.REVIEW)
     audit.record("decision.withdrawn", actor, decision)
@@ -430,7 +430,7 @@ def take_back_outdated(report: Report) -> None:
         withdraw_proposal(report, proposal, JOB_ACTOR)
     if waiting in ended:
         _withdraw(waiting, JOB_ACTOR, None, at)
-        notices.tell_of_withdrawal(report, waiting, at)
+        notices.tell_of_withdrawal(report, at)
         _record_proposal(report, "decline ended before it counted", JOB_ACTOR, at)
     # A proposal or waiting decline takes the place of the decision that counts.
     counting = present if pending == ended else None
@@ -583,7 +583,7 @@ def _count(report: Report, decision: Decision, client: Client, at: datetime) -> 
     if decision.made_by_user or decision.second_by_user:
         notices.end_reviews(report, at)
     if former and decision.status == DecisionStatus.REVIEW:
-        notices.tell_of_withdrawal(report, former, at)
+        notices.tell_of_withdrawal(report, at)
     grounds = notices.grounds_of(report, decision)
     days = notices.waiting_days_of(report, grounds)
     decision.state = DecisionState.WAITING if days else DecisionState.FINAL

@@ -223,14 +223,19 @@ def tell_of_successor(report: Report, decision: Decision, at: datetime) -> None:
     _tell(report, former, f"anew:{decision.pk}", {"isDecidedAnew": True}, at)
 
 
-def tell_of_withdrawal(report: Report, decision: Decision, at: datetime) -> None:
-    """Tell the person that a decline of which they got a notice is taken back.
+def tell_of_withdrawal(report: Report, at: datetime) -> None:
+    """Tell the person, once, that the last decline that they know is taken back.
 
+    It may be one before the decline that has just ended, whose notice was never served.
     The answer to a review tells it by `ANSWER_REVIEWS`.
     """
-    served = AdverseNotice.objects.filter(decision=decision, served_at__isnull=False)
-    if notice := served.filter(reviewed_at=None).first():
-        _tell(report, notice, f"back:{decision.pk}", {"isTakenBack": True}, at)
+    served = report.notices.filter(served_at__isnull=False).select_related("decision")
+    notice = served.order_by("-pk").first()
+    if notice is None or notice.reviewed_at:
+        return
+    if notice.decision.state == DecisionState.WITHDRAWN:
+        cause = f"back:{notice.decision_id}"
+        _tell(report, notice, cause, {"isTakenBack": True}, at)
 
 
 def _tell(
