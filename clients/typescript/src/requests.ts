@@ -93,8 +93,12 @@ async function attemptOnce(
   let response: Response;
   let content: ArrayBuffer;
   try {
-    response = await fetch(new Request(request.clone(), { signal }));
-    content = await response.arrayBuffer();
+    // Node's `fetch` forgets the signal if the garbage is collected meanwhile.
+    const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+    response = await Promise.race([fetch(new Request(request.clone(), { signal })), aborted]);
+    const parts: Uint8Array[] = [];
+    await response.body?.pipeTo(new WritableStream({ write: (part) => void parts.push(part) }), { signal });
+    content = await new Blob(parts as BlobPart[]).arrayBuffer();
   } catch (error) {
     request.signal.throwIfAborted();
     const cause = (error as Error).cause as { code?: string; message?: string } | undefined;

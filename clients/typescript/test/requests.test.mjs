@@ -2,12 +2,16 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { test } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { Client, ConnectionError, ProblemError } from '../dist/index.js';
 import { answering, problem } from './server.mjs';
 
 const apiKey = 'vrf_test_0123456789abcdefghijklmnopqrstuv';
 const ORDER = { subject: { subjectType: 'INDIVIDUAL' }, checksRequested: ['IDENTITY'], purpose: 'Loan' };
 const CREATED = { status: 201, body: { count: 1, reports: [{ id: 'r1', status: 'RUNNING' }] } };
+
+setFlagsFromString('--expose-gc');
 
 const connect = (server, options = {}) => new Client({ apiKey, baseUrl: server.url, ...options });
 
@@ -48,6 +52,21 @@ for (const [title, refusal] of [
     assert.equal(second.headers['idempotency-key'], first.headers['idempotency-key']);
     assert.equal(second.body, first.body);
     assert.deepEqual(JSON.parse(first.body), { reports: [ORDER] });
+  });
+}
+
+for (const [title, answer] of [
+  ['never comes', { silent: true }],
+  ['stalls', { ...CREATED, stallsAt: 10 }],
+]) {
+  test(`attempt ends in time when garbage is collected while its answer ${title}`, { timeout: 10_000 }, async (t) => {
+    const server = await answering(t, answer);
+    const collecting = setInterval(runInNewContext('gc'), 20);
+    t.after(() => clearInterval(collecting));
+
+    const order = connect(server, { timeoutSeconds: 0.5, maxRetries: 0 }).reports.create(ORDER);
+
+    await assert.rejects(order, (error) => error instanceof ConnectionError && error.mayHaveHappened);
   });
 }
 

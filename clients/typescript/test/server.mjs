@@ -3,7 +3,8 @@ import { createServer } from 'node:http';
 
 /**
  * Starts a server that gives these answers, the last one again and again. An answer has status,
- * headers, body; `cutAt` closes the connection after so many bytes, `silent` never answers.
+ * headers, body; `cutAt` closes the connection after so many bytes, `stallsAt` sends no more than
+ * these, `silent` never answers.
  */
 export async function answering(t, ...answers) {
   const received = [];
@@ -19,7 +20,8 @@ export async function answering(t, ...answers) {
       'Content-Length': Buffer.byteLength(text),
       ...answer.headers,
     });
-    if (answer.cutAt === undefined) response.end(text);
+    if (answer.stallsAt !== undefined) response.write(text.slice(0, answer.stallsAt));
+    else if (answer.cutAt === undefined) response.end(text);
     else response.write(text.slice(0, answer.cutAt), () => request.socket.destroy());
   });
   server.listen(0, '127.0.0.1');
