@@ -255,9 +255,16 @@ def _move_baseline(
     old, new = baseline.said, snapshot_of(result)
     baseline.result_id, baseline.run_number, baseline.said = result.pk, run.number, new
     baseline.completed_at = result.completed_at
-    # If a later run has failed, this result is of a retry, and the later failure still
-    # counts.
-    baseline.unanswered = 0 if baseline.failed_number <= run.number else 1
+    baseline.unanswered = 0
+    if baseline.failed_number > run.number:
+        # This result is of a retry, and the failures of later runs still count.
+        baseline.unanswered = CheckResult.objects.filter(
+            name=result.name,
+            status=ResultStatus.FAILED,
+            report__monitoring_run__rule=run.rule_id,
+            report__monitoring_run__number__gt=run.number,
+            report__monitoring_run__number__lte=baseline.failed_number,
+        ).count()
     return find_changes(result.name, old, new) if old else []
 
 

@@ -431,6 +431,20 @@ def test_run_compared_twice_counts_once(api: Api):
     assert Baseline.objects.get().unanswered == 1
 
 
+def test_failures_after_a_late_answer_still_count(api: Api):
+    create_rule(api, id_number=SILENT)
+    run_rules(api)
+    run_days(api, 2)
+    first = Run.objects.get(number=1)
+
+    set_id_number(first, CLEAR)
+    api.post(f"/reports/{first.report_id}/retry")
+    work_until_done(api)
+    compare_reports(first)
+
+    assert get_check_state(api)["runsWithoutAnswer"] == 2
+
+
 def test_staff_and_members_see_checks_without_an_answer(api: Api, staff):
     create_rule(api, id_number=SILENT)
     run_rules(api)
