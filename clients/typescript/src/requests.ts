@@ -108,7 +108,7 @@ async function attemptOnce(
   if (!response.ok) return new ProblemError(response.status, problemOf(response, content), retryAfter(response));
   const { status, statusText, headers } = response;
   const type = headers.get('Content-Type') ?? '';
-  if (status !== 204 && (/^text\/html/i.test(type) || (/^application\/json\b/i.test(type) && !isAnswer(request, parse(content))))) {
+  if (status !== 204 && (/^(text\/(html|plain)|$)/i.test(type) || (/^application\/json\b/i.test(type) && !isAnswer(request, parse(content))))) {
     // A proxy has cut the answer, or has put a page of its own in its place.
     const message = `the answer to ${request.method} ${request.url} is not what the service sends`;
     return new ConnectionError(message, true);

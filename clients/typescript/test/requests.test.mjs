@@ -38,6 +38,8 @@ for (const [title, refusal] of [
   ['JSON that is no object', { status: 201, body: 'null' }],
   ['an answer without the order', { status: 201, body: { count: 0, reports: [] } }],
   ['a page of a proxy', { body: '<html>', headers: { 'Content-Type': 'text/html' } }],
+  ['a plain text of a proxy', { body: 'OK', headers: { 'Content-Type': 'text/plain' } }],
+  ['an answer without a type', { status: 202, body: '', headers: { 'Content-Type': '' } }],
   ['a first attempt that is still at work', problem(409, 'idempotency-in-progress')],
 ]) {
   test(`order is repeated with the same key after ${title}`, async (t) => {
