@@ -20,6 +20,7 @@ from django.utils.timezone import now
 from benchmarks.figures import Figure, bench, timed
 from benchmarks.service import Service, free_port
 from verification.db.bulk_insert import insert
+from verification.jobs.queue import notify_on_commit
 from verification.values.shapes import Shape
 from webhooks.attempts import MAX_CONCURRENT_REQUESTS, claim
 from webhooks.events import NewEvent, envelope, event_rows
@@ -243,6 +244,7 @@ def _record(workspace: Workspace, events: int) -> list[Any]:
             now(),
         )
         insert(rows)
+        notify_on_commit()
     return [record["id"] for record in rows.records]
 
 
