@@ -113,8 +113,8 @@ def delete_file(name: str) -> None:
 def save_whole(storage: Storage, name: str, content: bytes) -> None:
     """Save the file as a whole, or not at all, and replace one of its name.
 
-    Returns when the file is on the disk. A process that is killed meanwhile leaves a
-    file whose name ends with PARTIAL.
+    Returns when the file is on the disk. A killed process leaves a file whose name ends
+    with PARTIAL.
     """
     try:
         path, root = Path(storage.path(name)), Path(storage.path(""))

@@ -154,7 +154,7 @@ def refund_surplus(
 ) -> None:
     """Refund the amount, or the rest, of a locked checkout, once for each cause.
 
-    What the provider has given back may be this surplus: then staff decide.
+    If the provider has already refunded money, staff decide: it may be this surplus.
     """
     earlier = Refund.objects.filter(checkout=checkout, cause=cause)
     if not (checkout.refunded_elsewhere or earlier.exists()):
@@ -629,7 +629,7 @@ def record_refund_elsewhere(
         take_back(movement)
     if not elsewhere:
         clear_review_flag(checkout.pk, ReviewFlag.REFUNDED_ELSEWHERE)
-    # The rest of a part no longer waits for the payment, and nobody looks at it yet.
+    # The rest of a part stops waiting for the payment, so staff decide about it.
     rest = Checkout.objects.filter(pk=checkout.pk, is_counted=False, review_flags=[])
     if rest.filter(paid_amount__gt=F("refunded") + F("disputed")).exists():
         raise_review_flag(checkout.pk, ReviewFlag.PAYS_NOTHING)

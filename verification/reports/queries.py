@@ -121,7 +121,7 @@ def search_condition(
 ) -> tuple[Q, list[UUID] | None]:
     """Return the condition for reports whose name or identifier matches the text.
 
-    Beside it are the ids of the reports that may match, or None if they are too many.
+    The second value is the ids of the candidates, or None if there are too many.
     """
     terms = Terms(workspace_id, environment)
     name = fold_text(text.strip())
