@@ -7,8 +7,11 @@ while Redis is unavailable, PostgreSQL counts.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 from django.conf import settings
 from django.core.cache import cache
@@ -51,6 +54,16 @@ def count(subject: str, limit: int, by: int = 1) -> Rate:
         resets_in=WINDOW_SECONDS - used_of_window,
         exceeded=counted > limit,
     )
+
+
+@contextmanager
+def count_seconds(*subjects: str) -> Iterator[None]:
+    """Count each whole second of the work within once more for these subjects."""
+    begun = monotonic()
+    yield
+    if seconds := int(monotonic() - begun):
+        for subject in subjects:
+            count(subject, 0, seconds)
 
 
 def claim_once(subject: str, at: int) -> bool:

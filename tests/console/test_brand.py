@@ -1,6 +1,7 @@
 """The company's face, which owners and administrators edit, and its preview."""
 
 from html import unescape
+from itertools import count
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -14,6 +15,7 @@ from verification.console import brand as brand_pages
 from verification.files import inspection
 from verification.files.inspection import DOCUMENTS
 from verification.reports.models import Report
+from workspaces import rate_limits
 from workspaces.brands import bar_brand
 from workspaces.models import Brand
 
@@ -181,6 +183,18 @@ def test_logos_are_limited_by_the_minute(owner, monkeypatch):
     for page in (PAGE, PREVIEW):
         assert owner.post(page, {**FORM, "logo": uploaded()}).status_code == 429
     assert owner.messages_after(PAGE, FORM)[-1] == "Saved."
+
+
+@pytest.mark.usefixtures("new_minute")
+def test_seconds_of_a_logo_count_as_logos(owner, monkeypatch):
+    monkeypatch.setattr(brand_pages, "LOGOS_PER_MINUTE", 2)
+    monkeypatch.setattr(rate_limits, "monotonic", count().__next__)
+
+    statuses = [
+        owner.post(PREVIEW, {**FORM, "logo": uploaded()}).status_code for _ in range(2)
+    ]
+
+    assert statuses == [200, 429]
 
 
 def test_logo_is_refused_while_the_machine_is_busy(owner, monkeypatch):

@@ -96,6 +96,17 @@ def test_logo_bomb_is_refused():
     assert refused.value.fault == Fault.BOMB
 
 
+def test_jpeg_of_many_scans_is_refused():
+    """Each costs the time of a whole picture."""
+    scan = plain("JPEG", progressive=True)
+    last = scan[scan.rindex(b"\xff\xda") : -2]
+
+    with pytest.raises(Unacceptable) as refused:
+        inspected(scan[:-2] + last * 500 + scan[-2:], "logo.jpg", "image/jpeg")
+
+    assert refused.value.fault == Fault.BOMB
+
+
 @pytest.mark.parametrize(
     ("content", "name", "declared", "fault"),
     [

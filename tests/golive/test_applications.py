@@ -29,7 +29,7 @@ from tests.golive.applications import (
 from tests.world.clients import approve_workspace
 from verification.backoffice.models import AuditEvent
 from verification.checks.engine import run_due_checks
-from verification.console import base, golive
+from verification.console import golive
 from verification.console.golive import DOCUMENT_LABELS
 from verification.files import inspection
 from verification.files.inspection import DOCUMENTS, Fault
@@ -39,6 +39,7 @@ from verification.golive import applications, review
 from verification.golive.models import Application, Document, DocumentKind
 from verification.reports.models import Report
 from verification.settings import STORAGES
+from workspaces import rate_limits
 from workspaces.create import OPERATOR_ID
 from workspaces.models import Account, LedgerEntry, Workspace
 
@@ -125,7 +126,7 @@ def test_uploads_are_limited_by_account_and_workspace(
 ):
     monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 2)
     # On a busy machine a file takes seconds, which count as well.
-    monkeypatch.setattr(base, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(rate_limits, "monotonic", lambda: 0.0)
     owner.post("golive-company", COMPANY)
     for _ in range(2):
         assert owner.messages_after("golive-hand-in", scan(), kind="cr12")

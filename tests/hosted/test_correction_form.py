@@ -2,6 +2,7 @@
 
 import io
 import re
+from itertools import count
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from verification.privacy.corrections import (
 )
 from verification.privacy.models import Correction
 from verification.privacy.personal_data import erase_reports
+from workspaces import rate_limits
 
 SAID = {"what": "The name is not mine.", "why": "Two digits\nwere swapped."}
 
@@ -280,6 +282,21 @@ def test_flood_of_forms_is_refused(subject: Visitor, monkeypatch: pytest.MonkeyP
     assert statuses[:2] == [200, 200]
     assert 429 in statuses
     assert not Correction.objects.exists()
+
+
+def test_seconds_of_documents_count_as_forms(
+    subject: Visitor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(subject_rights, "FORMS_PER_MINUTE", 99)
+    monkeypatch.setattr(subject_rights, "DOCUMENTS_PER_MINUTE", 5)
+    monkeypatch.setattr(rate_limits, "monotonic", count(step=10).__next__)
+    document = ("id.txt", b"text", "text/plain")
+    # The minute may end in between.
+    statuses = [send(subject, document).status_code for _ in range(5)]
+
+    assert statuses[0] == 200
+    assert 429 in statuses
+    assert send(subject, what="").status_code == 200
 
 
 def test_texts_and_names_of_documents_are_shown_as_text(subject: Visitor):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, wraps
-from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -264,12 +263,8 @@ class Place:
         users = (self.member.user_id, self.workspace.pk)
         subjects = [f"{purpose}:{one}" for one in users]
         self.require_rate(limit, *subjects)
-        start = monotonic()
-        is_valid = form.is_valid()
-        if seconds := int(monotonic() - start):
-            for subject in subjects:
-                rate_limits.count(subject, limit, seconds)
-        return is_valid
+        with rate_limits.count_seconds(*subjects):
+            return form.is_valid()
 
     def get_report(self, report: UUID) -> Report:
         """Return a report of this place. Raises Report.DoesNotExist."""

@@ -120,10 +120,9 @@ FAULT_MESSAGES = {
 
 @member_required(Permission.MANAGE_SETTINGS)
 def edit(place: Place) -> HttpResponse:
-    _require_rate(place)
     brand = brands.brand_of(place.workspace)
     form = _form(place, brand)
-    if form.is_valid():
+    if _is_valid(place, form):
         typed = form.cleaned_data
         try:
             with transaction.atomic():
@@ -157,14 +156,13 @@ def preview(place: Place) -> HttpResponse:
 
     The page names no person, stores nothing, and its buttons have no effect.
     """
-    _require_rate(place)
     chosen = place.request.GET.get("in", "")
     is_known = chosen in dict(settings.LANGUAGES)
     brand, logo = brands.brand_of(place.workspace), None
     with translation.override(chosen if is_known else translation.get_language()):
         if place.posted is not None:
             form = _form(place, brand)
-            form.is_valid()
+            _is_valid(place, form)
             brand, logo = _draft(brand, form)
         shown = preview_context(place.workspace) | context_of(brand)
         if logo:
@@ -175,9 +173,10 @@ def preview(place: Place) -> HttpResponse:
     return response
 
 
-def _require_rate(place: Place) -> None:
+def _is_valid(place: Place, form: forms.Form) -> bool:
     if place.request.FILES:
-        place.require_rate(LOGOS_PER_MINUTE, f"logos:{place.member.user_id}")
+        return place.is_valid_upload(form, "logos", LOGOS_PER_MINUTE)
+    return form.is_valid()
 
 
 def _form(place: Place, brand: Brand) -> BrandForm:

@@ -39,6 +39,9 @@ def _inspect(kind: str, content: bytes) -> bytes:
 
 # Twice the pixels of a good A4 scan; larger pictures are refused.
 MAX_PIXELS = 40_000_000
+# A progressive JPEG has a dozen, and each costs the time of a whole picture. Data of
+# other kinds behind it, such as a phone's video, may hold the same two bytes.
+MAX_SCANS, SCAN = 500, b"\xff\xda"
 # Pixels of the longer side, in which small print is still readable.
 MAX_SIDE = 4_000
 QUALITY = 88
@@ -54,6 +57,8 @@ def redraw_picture(
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(content), formats=[kind]) as picture:
                 if picture.width * picture.height > MAX_PIXELS:
+                    raise Unacceptable(Fault.BOMB)
+                if kind == "JPEG" and content.count(SCAN) > MAX_SCANS:
                     raise Unacceptable(Fault.BOMB)
                 return draw(picture, kind)
     except (Unacceptable, MemoryError):

@@ -77,6 +77,8 @@ from workspaces import rate_limits
 
 # The statements that one person may send by their link.
 FORMS_PER_MINUTE = 6
+# The statements with documents that a client's subjects may send
+DOCUMENTS_PER_MINUTE = 30
 
 
 @ASK_OR_DO
@@ -204,9 +206,9 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
         return subject_pages.redirect(visited.consent.pk)
     if request.method != "POST":
         return _render_dispute(request, visited, wrong, forms.DisputeForm())
-    require_rate(f"corrections:{visited.consent.pk}", FORMS_PER_MINUTE)
-    form = forms.DisputeForm(request.POST, request.FILES.getlist("documents"))
-    if form.is_valid():
+    uploads = request.FILES.getlist("documents")
+    form = forms.DisputeForm(request.POST, uploads)
+    if _is_valid(form, visited.consent, has_documents=bool(uploads)):
         statement = corrections.Statement(
             form.cleaned_data["what"],
             form.cleaned_data["why"],
@@ -225,6 +227,24 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
         else:
             return _to_correction(visited, opened)
     return _render_dispute(request, visited, wrong, form)
+
+
+def _is_valid(
+    form: forms.DisputeForm, consent: Consent, *, has_documents: bool
+) -> bool:
+    """Validate the form, which counts for its link, and with documents for the client.
+
+    Each second of their inspection counts as well.
+    """
+    limits = {f"corrections:{consent.pk}": FORMS_PER_MINUTE}
+    if has_documents:
+        report = consent.report
+        client = f"corrections:{report.workspace_id}:{report.environment}"
+        limits[client] = DOCUMENTS_PER_MINUTE
+    for subject, limit in limits.items():
+        require_rate(subject, limit)
+    with rate_limits.count_seconds(*limits):
+        return form.is_valid()
 
 
 @ASK_OR_DO
