@@ -135,6 +135,19 @@ def test_each_client_has_one_link(known: Report, paying_api: Api):
     assert {one.report_id for one in changed} == {newest.pk, of_other.pk}
 
 
+def test_links_go_to_the_addresses_that_the_reports_have(known: Report):
+    """In some mail systems all spellings are mailboxes of their own."""
+    order(baobab(), email="wanjiku+thief@kamau.test")
+
+    ask(address="wanjiku+thief@kamau.test")
+    answer()
+
+    assert {one.recipient: [*links_of(one)] for one in messages()} == {
+        EMAIL: ["Acacia Lenders"],
+        "wanjiku+thief@kamau.test": ["Baobab Bank Limited"],
+    }
+
+
 def test_client_that_knows_another_address_is_not_named(known: Report):
     order(baobab(), email="another@kamau.test")
 

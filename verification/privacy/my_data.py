@@ -2,8 +2,8 @@
 
 The page stores the request, whatever it names, and says the same to everybody. This
 job then looks for reports in production that know both the number and the address, and
-sends the links to that address alone. So the page does not disclose whether a person
-is known.
+sends the links to that address alone, as each report spells it: another spelling may be
+somebody else's mailbox. So the page does not disclose whether a person is known.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def answer_my_data(request_id: UUID | str) -> None:
 @dataclass(frozen=True, slots=True)
 class _Link:
     report: Report
+    address: str
     client: str
     url: str
 
@@ -104,7 +105,9 @@ def _links(typed: Typed) -> Iterator[_Link]:
         for report_id in sorted(ids, key=waiting.__contains__):
             report = locked_reports().get(pk=report_id)
             if url := _url(report):
-                yield _Link(report, one_line(report.workspace.requester.name), url)
+                address = (report.subject or {})[CONTACT_MEMBERS[typed.channel]]
+                client = one_line(report.workspace.requester.name)
+                yield _Link(report, address, client, url)
                 break
 
 
@@ -168,24 +171,28 @@ def _url(report: Report) -> str:
 def _messages(
     request: SubjectRequest, typed: Typed, found: list[_Link]
 ) -> Iterator[OutgoingMessage]:
-    """Yield one e-mail with all links, or an SMS for each of them.
+    """Yield an e-mail for each spelling of the address, or an SMS for each link.
 
     The message is erased with its report; the e-mail, with the first of its reports.
     """
-    contexts: list[dict[str, Any]] = [
-        {"requester": one.client, "link": one.url} for one in found
+    messages: list[tuple[_Link, dict[str, Any]]] = [
+        (one, {"requester": one.client, "link": one.url}) for one in found
     ]
     if typed.channel == Channel.EMAIL:
-        contexts = [
-            {"links": [{"client": one.client, "link": one.url} for one in found]}
+        spelled: dict[str, list[_Link]] = {}
+        for one in found:
+            spelled.setdefault(one.address, []).append(one)
+        messages = [
+            (same[0], {"links": [{"client": o.client, "link": o.url} for o in same]})
+            for same in spelled.values()
         ]
-    for number, context in enumerate(contexts):
+    for number, (first, context) in enumerate(messages):
         yield OutgoingMessage(
             Kind.MY_DATA,
             typed.channel,
             f"my-data:{request.pk}:{number}",
-            typed.address,
+            first.address,
             context,
             typed.language,
-            report_id=found[number].report.pk,
+            report_id=first.report.pk,
         )
