@@ -29,7 +29,7 @@ from verification.db.models import DatedRow, Row
 from verification.reports.models import (
     Report,
     SubjectType,
-    fold_text,
+    fold_name,
     further_ids,
 )
 from verification.reports.queries import Terms, bigint_values
@@ -444,7 +444,7 @@ def check_states(rules: Sequence[Rule]) -> dict[UUID, list[CheckState]]:
 
 def _matching(client: Client, search: str) -> Q:
     terms = Terms(*client.where)
-    name = fold_text(search.strip())
+    name = fold_name(search)
     by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):
         by_name &= Q(terms__contains=bigint_values(grams))

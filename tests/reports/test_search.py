@@ -28,6 +28,7 @@ NAMES = [
     "Zoe\u0308 🦁",
     "O'Brien",
     "İstanbul",
+    "Achieng  Atieno\nOpiyo",
 ]
 
 
@@ -71,6 +72,7 @@ FOUND = [
     ("o'b", {"O'Brien"}),
     ("'", {"O'Brien"}),
     ("İst", {"İstanbul"}),
+    ("achieng atieno  opiyo", {"Achieng  Atieno\nOpiyo"}),
     ("q", set()),
 ]
 

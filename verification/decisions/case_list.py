@@ -17,7 +17,7 @@ from verification.decisions.models import (
     DecisionState,
     DecisionStatus,
 )
-from verification.reports.models import Report, fold_text
+from verification.reports.models import Report, fold_name
 from verification.reports.queries import GRAM_LENGTH, search_condition
 from verification.values.clock import now
 from workspaces.models import Member
@@ -150,7 +150,7 @@ def list_case_ids(
 
 def can_search(workspace_id: UUID, environment: str, text: str) -> bool:
     """Return False if the text is too short to find a name among the open cases."""
-    if len(fold_text(text.strip())) >= GRAM_LENGTH:
+    if len(fold_name(text)) >= GRAM_LENGTH:
         return True
     cases = open_cases_of(workspace_id, environment)
     return cases[: MAX_READ + 1].count() <= MAX_READ

@@ -409,7 +409,7 @@ class Subject:
     @property
     def search_name(self) -> str:
         """The folded name for searches, cut to what fits in an index."""
-        return fold_text(self.name).encode()[:SEARCH_BYTES].decode(errors="ignore")
+        return fold_name(self.name).encode()[:SEARCH_BYTES].decode(errors="ignore")
 
     def in_workspace(self, workspace_id: UUID, environment: str) -> KnownSubject:
         """Return the subject with its id in this workspace and environment."""
@@ -489,6 +489,11 @@ def person_identities(country: str, number: str) -> list[Identity]:
 def fold_text(text: str) -> str:
     """Return the text without case and compatibility forms, for searches."""
     return unicodedata.normalize("NFKC", text).casefold()
+
+
+def fold_name(text: str) -> str:
+    """Return the name for searches, with single spaces between its words."""
+    return " ".join(fold_text(text).split())
 
 
 def _both_names(members: dict[str, Any]) -> dict[str, str]:

@@ -31,6 +31,7 @@ from verification.reports.models import (
     SearchEntry,
     Subject,
     SubjectType,
+    fold_name,
     fold_text,
     further_ids,
 )
@@ -124,7 +125,7 @@ def search_condition(
     The second value is the ids of the candidates, or None if there are too many.
     """
     terms = Terms(workspace_id, environment)
-    name = fold_text(text.strip())
+    name = fold_name(text)
     matches = Q(search_name__contains=name)
     identifiers = [terms.of_number(text), terms.of_text(text.strip())]
     if phone := typed_phone(text):

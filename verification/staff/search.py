@@ -34,7 +34,7 @@ from verification.notifications.models import Notification
 from verification.payments.models import Checkout
 from verification.privacy.models import Erasure, SubjectRequest
 from verification.references.models import Reference
-from verification.reports.models import Report, fold_text
+from verification.reports.models import Report, fold_name
 from verification.reports.numbers import find_reports_by_number
 from verification.reports.queries import GRAM_LENGTH, Terms
 from verification.values.formats import typed_phone
@@ -84,7 +84,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
         **admin.site.each_context(request),
         "title": "Search",
         "term": term,
-        "is_short": bool(term) and len(fold_text(term)) < GRAM_LENGTH,
+        "is_short": bool(term) and len(fold_name(term)) < GRAM_LENGTH,
         "groups": groups,
         "shown": _max_rows(term),
         "is_whole": _max_rows(term) > MAX_ROWS,
@@ -131,7 +131,7 @@ def _rules(term: str) -> list[Rule]:
 
 def _find_by_name(rows: QuerySet[Any], term: str, table: str, column: str) -> list[Any]:
     """Find rows by a part of the name, or by a whole identifier, in all accounts."""
-    name = fold_text(term)
+    name = fold_name(term)
     accounts = [
         Terms(*account)
         for account in Account.objects.values_list("workspace_id", "environment")
