@@ -176,7 +176,9 @@ def rotate(
 
     The successor of a key with an expiry lives as long as that key. Raises KeyHasEnded.
     """
-    if not key.is_usable or not revoke(key, old_ends_at):
+    endless = ApiKey.objects.filter(pk=key.pk, revoked_at=None)
+    ends_at = max(old_ends_at, now())
+    if not key.is_usable or not endless.update(revoked_at=ends_at):
         raise KeyHasEnded(f"{key} has ended, or is being replaced already.")
     lifetime = key.expires_at - key.created_at if key.expires_at else None
     successor, text = issue(

@@ -166,6 +166,7 @@ def test_old_key_works_until_the_chosen_time(owner, api):
     assert api.key.is_usable
     assert timedelta(hours=23) < api.key.revoked_at - now() < timedelta(hours=25)
     # A key is rotated only once.
+    assert owner.url("keys-rotate", key=api.key.pk) not in owner.page("keys")
     owner.post("keys-rotate", {"ends": "168"}, key=api.key.pk)
     assert ApiKey.objects.count() == 2
 

@@ -233,7 +233,7 @@ def test_ended_or_replaced_key_gets_no_successor(issue):
     keys.revoke(revoked)
     expired, _ = issue(expires_at=now() - timedelta(seconds=1))
     followed, _ = issue()
-    keys.rotate(followed, old_ends_at=now(), made_by=None)
+    keys.rotate(followed, old_ends_at=now() + timedelta(days=1), made_by=None)
 
     for key in (revoked, expired, followed):
         with pytest.raises(keys.KeyHasEnded):
