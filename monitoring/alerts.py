@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,6 @@ from uuid import UUID
 
 import orjson
 from django.db import transaction
-from django.db.models import F
 
 from monitoring.models import (
     Alert,
@@ -166,7 +165,7 @@ def _compare(report_ids: Sequence[UUID]) -> None:
         (baseline.rule_id, baseline.check_name): baseline
         for baseline in Baseline.objects.filter(rule__in=list(rules))
     }
-    results, told = _results(report_ids), _runs_told(rules)
+    results = _results(report_ids)
     moved, alerts = set(), []
     for run in runs:
         rule, run_changes, unanswered = rules[run.rule_id], [], []
@@ -180,9 +179,9 @@ def _compare(report_ids: Sequence[UUID]) -> None:
             baseline = baselines[run.rule_id, result.name]
             # Not equal: a change of the cadence changes the number.
             is_alarming = baseline.unanswered >= alarming
-            is_told = told.get((run.rule_id, result.name), 0) > baseline.run_number
+            is_told = baseline.told_number > baseline.run_number
             if result.status == ResultStatus.FAILED and is_alarming and not is_told:
-                told[run.rule_id, result.name] = run.number
+                baseline.told_number = run.number
                 unanswered.append(baseline)
         about = {
             "workspace_id": rule.workspace_id,
@@ -206,19 +205,12 @@ def _compare(report_ids: Sequence[UUID]) -> None:
             "said",
             "unanswered",
             "failed_number",
+            "told_number",
         ],
     )
     Alert.objects.bulk_create(alerts)
     record_events([alert_event(a, rules[a.rule_id]) for a in alerts], at)
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(compared_at=at)
-
-
-def _runs_told(rule_ids: Collection[UUID]) -> dict[tuple[UUID, str], int]:
-    """Return the last run of each check whose alert says that it was not done."""
-    alerts = Alert.objects.filter(rule_id__in=rule_ids, kind=AlertKind.NO_ANSWER)
-    numbered = alerts.annotate(run=F("report__monitoring_run__number")).order_by("run")
-    # A message names its checks.
-    return {(a.rule_id, word): a.run for a in numbered for word in a.message.split()}
 
 
 def _results(report_ids: Sequence[UUID]) -> dict[UUID, list[CheckResult]]:

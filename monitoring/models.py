@@ -275,6 +275,8 @@ class Baseline(Row):
     # The failed runs in a row, and the number of the last one.
     unanswered = models.PositiveIntegerField(default=0, db_default=0)
     failed_number = models.PositiveIntegerField(default=0, db_default=0)
+    # The run whose alert said that the check was not done
+    told_number = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [
