@@ -8,7 +8,10 @@ from django.contrib.auth import SESSION_KEY
 from django.http import HttpResponse
 from django.urls import reverse
 
+from tests.world.clients import HOSTED, approve_workspace, person
+from tests.world.members import create_member
 from verification.accounts.sessions import SessionStore
+from verification.consents.models import Consent
 from verification.hosted.subject_data import subject_pages
 from verification.web import bodies
 from verification.web.bodies import calls_identity_provider, limit_body
@@ -113,7 +116,7 @@ def test_known_key_is_not_looked_up_again(
 def test_session_may_upload_documents(
     transactional_db, django_user_model, settings, path
 ):
-    user = django_user_model.objects.create_user("a@example.com")
+    user = django_user_model.objects.create_user("a@example.com", is_staff=True)
     session = SessionStore()
     session[SESSION_KEY] = str(user.pk)
     session.save()
@@ -126,21 +129,41 @@ def test_session_may_upload_documents(
     assert limit_of(path, HTTP_COOKIE=cookie) == STRANGER
 
 
+def test_member_takes_no_room_of_live_workspaces_before_going_live(
+    transactional_db, workspace, settings
+):
+    """Everybody can sign up."""
+    session = SessionStore()
+    session[SESSION_KEY] = str(create_member(workspace, "OWNER").user_id)
+    session.save()
+    cookie = f"{settings.SESSION_COOKIE_NAME}={session.session_key}"
+
+    before = limit_of("/console/", HTTP_COOKIE=cookie)
+    approve_workspace(workspace)
+
+    assert (before.size, before.room) == (11 * MIB, Room.SANDBOX)
+    assert limit_of("/console/", HTTP_COOKIE=cookie).room == Room.PEOPLE
+
+
 def test_cookie_that_is_no_text_is_of_a_stranger(transactional_db, settings):
     cookie = f'{settings.SESSION_COOKIE_NAME}="abcdefgh\\000ijkl"'
 
     assert limit_of("/console/", HTTP_COOKIE=cookie) == STRANGER
 
 
-def test_subject_with_a_visit_may_upload_documents():
-    response = HttpResponse()
-    subject_pages.cookie.remember(response, ROW, [1])
-    cookie = response.cookies.output(header="", attrs=[]).strip()
-    path = f"/c/v/{ROW}/data/wrong/{OTHER}"
+def test_subject_with_a_visit_may_upload_documents(api, live_api, monkeypatch):
+    # It would close the connection of the test.
+    monkeypatch.setattr(bodies, "close_old_connections", lambda: None)
+    for client, room in [(api, Room.SANDBOX), (live_api, Room.PEOPLE)]:
+        client.create({**person(), "consent": HOSTED, "draft": True})
+        row, response = Consent.objects.latest("id").pk, HttpResponse()
+        subject_pages.cookie.remember(response, row, [1])
+        cookie = response.cookies.output(header="", attrs=[]).strip()
+        path = f"/c/v/{row}/data/wrong/{OTHER}"
 
-    assert limit_of(path, HTTP_COOKIE=cookie).room == Room.PEOPLE
-    other = f"/c/v/{OTHER}/data/wrong/{OTHER}"
-    assert limit_of(other, HTTP_COOKIE=cookie) == STRANGER
+        assert limit_of(path, HTTP_COOKIE=cookie).room == room
+        other = f"/c/v/{OTHER}/data/wrong/{OTHER}"
+        assert limit_of(other, HTTP_COOKIE=cookie) == STRANGER
 
 
 def test_logins_by_identity_providers_are_told_from_other_paths():

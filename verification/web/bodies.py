@@ -1,8 +1,9 @@
 """Limits of requests' bodies, by route and by client.
 
 The gate asks before it reads (`gateway.py`). A key or session counts if the database
-knows it: anybody can make up a key with a right checksum. Anybody can sign up for a key
-of the sandbox, so these have a room of their own. The body of an unknown client has the
+knows it: anybody can make up a key with a right checksum. Anybody can sign up, so keys
+and subjects of the sandbox, and members before their workspace is live, have a room of
+their own. The body of an unknown client has the
 limit of a hosted form, even where a known client may send more.
 """
 
@@ -15,18 +16,21 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import Error, close_old_connections
+from django.db.models import Q
 from django.http import HttpRequest
 from django.urls.converters import UUIDConverter
 
 from verification.accounts.sessions import SessionStore
 from verification.api.provider_callbacks import MAX_CALLBACK_BYTES, MAX_EVENT_BYTES
+from verification.consents.models import Consent
 from verification.hosted.subject_data import subject_pages
 from verification.web.gateway import BodyLimit, Environ, Room
 from verification.web.request import bearer_token, client_address, is_api
 from workspaces import keys
-from workspaces.models import Environment
+from workspaces.models import Environment, Workspace
 from workspaces.rate_limits import network_of
 
 EVENT_PATH = "/api/v1/webhooks/payment-provider"
@@ -79,7 +83,7 @@ def limit_body(environ: Environ) -> BodyLimit | Callable[[], BodyLimit]:
         return lambda: _ask_database(request, _limit_by_session)
     upload = UPLOAD_PATH.fullmatch(path)
     if upload and subject_pages.cookie.value_of(request, UUID(upload[1])) is not None:
-        return _person(upload[1])
+        return lambda: _ask_database(request, lambda _: _limit_of_subject(upload[1]))
     return _stranger(request)
 
 
@@ -108,11 +112,21 @@ def _limit_by_key(request: HttpRequest) -> BodyLimit | Callable[[], BodyLimit]:
 def _limit_by_session(request: HttpRequest) -> BodyLimit:
     key = request.COOKIES[settings.SESSION_COOKIE_NAME]
     user = SessionStore(key).get(SESSION_KEY)
-    return _person(user) if user else _stranger(request)
+    if not user:
+        return _stranger(request)
+    live = Q(memberships__workspace__go_live=Workspace.GoLive.APPROVED)
+    known = User.objects.filter(live | Q(is_staff=True), pk=user)
+    return _person(user, is_known=known.exists())
 
 
-def _person(holder: str) -> BodyLimit:
-    return BodyLimit(settings.MAX_UPLOAD_BYTES, Room.PEOPLE, holder)
+def _limit_of_subject(row: str) -> BodyLimit:
+    real = Consent.objects.filter(pk=row, report__environment=Environment.PRODUCTION)
+    return _person(row, is_known=real.exists())
+
+
+def _person(holder: str, *, is_known: bool) -> BodyLimit:
+    room = Room.PEOPLE if is_known else Room.SANDBOX
+    return BodyLimit(settings.MAX_UPLOAD_BYTES, room, holder)
 
 
 def _stranger(request: HttpRequest) -> BodyLimit:

@@ -131,9 +131,9 @@ class Room(StrEnum):
     """The clients who share a limit for their unfinished bodies."""
 
     KEYS = "keys"
-    # Keys that everybody gets who signs up.
+    # Keys, links and sessions that everybody gets who signs up.
     SANDBOX = "sandbox"
-    # Members, staff, and subjects on their pages.
+    # Members of live workspaces, staff, and subjects of production on their pages.
     PEOPLE = "people"
     PROVIDERS = "providers"
     STRANGERS = "strangers"
