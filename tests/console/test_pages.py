@@ -270,7 +270,6 @@ FILTERS = [
     ({"subject_type": "COMPANY"}, False),
     ({"first": "2999-01-01"}, False),
     ({"last": "2999-01-01"}, True),
-    ({"page": "7"}, False),
 ]
 
 

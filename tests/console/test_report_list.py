@@ -93,6 +93,15 @@ def test_list_counts_only_so_many_reports(owner, api, monkeypatch):
     assert "More than 3 match:" in html
 
 
+def test_page_behind_the_last_leads_to_the_first(owner, api):
+    create_report_with_status(api, "DRAFT")
+    for name in ("reports", "money", "mailbox", "reports-batches"):
+        query = {"page": 1, "status": "DRAFT"}
+        answer = owner.get(name, query=query)
+        assert answer.status_code == 302, name
+        assert answer["Location"].endswith("/?status=DRAFT"), name
+
+
 def test_row_names_subject_package_and_decision(owner, api):
     api.create({**person(), "reference": "LN-1027"})
     html = owner.page("reports")

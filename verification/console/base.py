@@ -46,6 +46,7 @@ from verification.console.navigation import (
     section_of,
 )
 from verification.console.orders import Offer
+from verification.db.base import ResultPage
 from verification.golive.applications import ActingUser
 from verification.links import top_up_url
 from verification.privacy.disclosures import record_disclosures
@@ -350,6 +351,12 @@ class Place:
             "can": {p.value: True for p in self.offered},
             **(shown or {}),
         }
+        listed = context.get("page")
+        if isinstance(listed, ResultPage) and listed.number and not listed.rows:
+            # The last rows of the list went, or changed their state.
+            query = self.request.GET.copy()
+            query.pop("page", None)
+            return HttpResponseRedirect(f"{self.request.path}?{query.urlencode()}")
         page = render(self.request, f"console/{name}.html", context, status=status)
         allow_sources(page, script_src=SCRIPTS, connect_src=["'self'"])
         return _with_retry_after(page) if status == 503 else page
