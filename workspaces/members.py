@@ -235,6 +235,8 @@ def find_open_invitation(token: str) -> Invitation | None:
 
 def lock_open_invitation(token: str) -> Invitation | None:
     """Return the open invitation, which stays open until the transaction ends."""
+    if known := find_open_invitation(token):
+        lock_workspace(known.workspace_id)
     found = _usable_invitations().select_for_update(of=("self",))
     return found.filter(token_digest=links.digest(token)).first()
 

@@ -10,6 +10,7 @@ from django.utils.timezone import now
 
 from tests.world.clients import approve_workspace
 from tests.world.members import create_member, create_user, invitation_token
+from tests.world.threads import start_and_block, uncommitted
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
 from workspaces import members
@@ -251,6 +252,17 @@ def test_second_invitation_replaces_the_first(owner):
 def test_members_are_not_invited(owner):
     with pytest.raises(members.AlreadyMember):
         members.invite(owner, owner.user.email.upper(), Role.ADMIN)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_accepted_invitation_is_not_replaced(transactional_db, owner):
+    token = invite_person(owner)
+    user = create_user("new")
+    with uncommitted(lambda: members.accept(user, token)):
+        second = start_and_block(lambda: invite_person(owner))
+    with pytest.raises(members.AlreadyMember):
+        second.result()
+    assert Invitation.objects.get().accepted_at
 
 
 def test_invitation_does_not_change_the_role_of_a_member(workspace, owner):
