@@ -373,6 +373,20 @@ def test_policy_costs_no_statement_when_a_report_ends(api: Api):
     assert len(waiting_reports()) == 1
 
 
+def test_policy_decides_once_a_suspended_workspace_is_resumed(api: Api):
+    switch_on(api, APPROVE_LOW)
+    report = create_ready_report(api)
+    api.workspace.suspend("Unpaid invoices")
+    Job.objects.all().delete()
+    policies.apply_policy(report)
+    assert decisions(report) == []
+
+    api.workspace.resume()
+    run_policy()
+
+    assert decisions(report) == [("APPROVED", "FINAL", "POLICY")]
+
+
 def test_retry_that_ends_better_makes_a_proposal(api: Api):
     switch_on(api, APPROVE_LOW)
     set_max_attempts(1)

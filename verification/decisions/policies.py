@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -28,6 +29,7 @@ from verification.db.base import run_sql
 from verification.decisions.decide import (
     Maker,
     NewDecision,
+    Obstacle,
     decide,
     obstacle_of,
     present_of,
@@ -67,6 +69,8 @@ from workspaces.members import Permission, lock_workspace, require_present
 from workspaces.models import Client, Member, Workspace
 
 DRY_RUN_REPORTS = 1000
+# The reports of a suspended workspace are asked about again after this time.
+SUSPENDED_DELAY = timedelta(hours=1)
 
 DECIDED = """
 SELECT DISTINCT ON (d.report_id) d.report_id,
@@ -259,10 +263,15 @@ def apply_policy(report_id: str) -> None:
     """Decide, or propose, what the active policy says about a report that has ended.
 
     It does nothing if the policy's last outcome was the same, or if a person has
-    decided. A report with a disputed finding waits until the correction is closed.
+    decided. A report with a disputed finding waits until the correction is closed, and
+    a report of a suspended workspace until it is resumed.
     """
     report = locked_reports().filter(pk=UUID(report_id)).first()
-    if report is None or obstacle_of(report):
+    if report is None:
+        return
+    if obstacle := obstacle_of(report):
+        if obstacle == Obstacle.SUSPENDED:
+            schedule_job(apply_policy, report.pk, at=now() + SUSPENDED_DELAY)
         return
     version = PolicyVersion.active_for(report)
     disputed = CheckResult.objects.filter(report=report, disputed_at__isnull=False)
