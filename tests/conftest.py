@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if chosen == "not slow":
         return True if ALL_SLOW.search(text) else None
     return None if path.startswith(SERVED) or "mark.slow" in text else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import another part of the tests in each worker before it reads all of them.
+
+    The first import of a file in a checkout compiles it. The workers read all files in
+    the same order, so each of them would compile each file.
+    """
+    config = session.config
+    if worker := getattr(config, "workerinput", None):
+        number, workers = int(worker["workerid"][2:]), worker["workercount"]
+        files = [p for a in config.args for p in Path(a).rglob("test_*.py")]
+        for path in sorted(config.rootpath / file for file in files)[number::workers]:
+            if not pytest_ignore_collect(path, config):
+                name = path.relative_to(config.rootpath).with_suffix("")
+                import_module(".".join(name.parts))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
