@@ -10,6 +10,7 @@ from axes.models import AccessAttempt
 from django.contrib.auth.hashers import MD5PasswordHasher, identify_hasher
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
+from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.test import Client, RequestFactory, override_settings
 from django.utils.timezone import now
@@ -156,6 +157,24 @@ def test_sign_up_takes_as_long_for_an_existing_account(client, settings):
         counts.append(Counting.made)
 
     assert counts == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("form", "typed", "kind", "most"),
+    [
+        (SIGN_UP, NEW, "ACCOUNT_EXISTS", 10),
+        (RESET, {"email": NEW["email"]}, "ACCOUNT_RESET", 5),
+    ],
+)
+@pytest.mark.usefixtures("new_minute")
+def test_stranger_floods_no_mailbox(client, form, typed, kind, most):
+    client.post(SIGN_UP, NEW)
+    for number in range(most + 2):
+        # Each process has an own cache, in which allauth counts.
+        cache.clear()
+        client.post(form, typed, REMOTE_ADDR=f"192.0.2.{number}")
+
+    assert Notification.objects.filter(kind=kind).count() == most
 
 
 def test_password_reset_does_not_reveal_accounts(client):

@@ -24,8 +24,9 @@ from verification.accounts import lockout, provider_grants, sessions
 from verification.accounts.sessions import browser_name
 from verification.db.encryption import keyed_hashes
 from verification.db.ids import uuid7
-from verification.notifications.models import Kind
+from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import notify_account_holder
+from verification.notifications.recipients import address_hash, count_today
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 
@@ -60,6 +61,13 @@ OWN_STAGES = {
     "allauth.mfa.stages.AuthenticateStage": (
         "verification.accounts.adapters.SecondFactorStage"
     )
+}
+# The mails of each kind, which strangers can have sent, that an address gets in a day.
+# Of links for a new password it is in an hour, as long as each works.
+MOST_MAILS = {
+    Kind.ACCOUNT_CONFIRM: 10,
+    Kind.ACCOUNT_EXISTS: 10,
+    Kind.ACCOUNT_RESET: 5,
 }
 # Messages on the next page. allauth's other messages repeat what pages show.
 PAGE_MESSAGES = {
@@ -110,6 +118,8 @@ class AccountAdapter(DefaultAccountAdapter):
         if template_prefix in SUPPRESSED_MAILS:
             return
         kind, what = MAILS[template_prefix]
+        if kind in MOST_MAILS and not _count_mail(kind, email):
+            return
         notify_account_holder(kind, email, what=what, url=self._link(kind, context))
 
     def get_email_confirmation_url(self, request: Any, emailconfirmation: Any) -> str:
@@ -244,6 +254,13 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
     def get_totp_label(self, user: Any) -> str:
         return str(user.email)
+
+
+def _count_mail(kind: Kind, email: str) -> bool:
+    """Count a mail of this kind to the address; return False above the limit."""
+    hour = f"{now():%H}" if kind == Kind.ACCOUNT_RESET else ""
+    hashed = address_hash(Channel.EMAIL, email).hex()
+    return count_today(f"{kind.value}:{hour}:{hashed}", MOST_MAILS[kind])
 
 
 def _ciphers() -> list[AESGCM]:

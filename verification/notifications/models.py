@@ -386,7 +386,8 @@ class DailyCount(models.Model):
     # An address: "requests:production:<keyed hash>" (likewise "receipts", "codes" and
     # "prompts"). A workspace: "workspace:<id>", "codes:workspace:<id>". Both:
     # "codes:production:<id of the workspace>:<half of the keyed hash>". All newcomers:
-    # "newcomers", or "newcomers:<keyed hash>" for one address.
+    # "newcomers", or "newcomers:<keyed hash>" for one address. Mails about an account:
+    # "ACCOUNT_RESET:<hour>:<keyed hash>".
     subject = models.CharField(max_length=100)
     day = models.DateField()
     count = models.PositiveIntegerField()
