@@ -1,13 +1,15 @@
 """The client acts in its sandbox as the subject."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, Api, company, erase, error_codes, person
 from tests.world.orders import count_rows
 from verification.checks.models import CheckDefinition
-from verification.consents.models import ConsentRecord
+from verification.consents.models import Consent, ConsentRecord
 from verification.reports.models import Report
 from verification.sandbox.consents import ConsentAction, act_as_subject
 from workspaces.models import Client
@@ -83,6 +85,22 @@ def test_granted_draft_has_the_price_of_its_launch(api: Api):
 
     assert state["paymentState"] == api.report(draft)["paymentState"]
     assert state["paymentState"]["amount"]["amount"] == 260
+
+
+def test_consent_changes_the_report_also_without_a_move(api: Api):
+    draft = api.create({**person(), "consent": HOSTED, "draft": True})["id"]
+    times = [api.report(draft)["updatedAt"]]
+    for action in ("grant", "withdraw"):
+        act(api, draft, action)
+        times.append(api.report(draft)["updatedAt"])
+
+    renewed = api.create({**person(), "consent": HOSTED, "draft": True})["id"]
+    before = api.report(renewed)["updatedAt"]
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+    assert api.post(f"/reports/{renewed}/consent/resend").status_code == 200
+
+    assert times == sorted({*times})
+    assert api.report(renewed)["updatedAt"] > before
 
 
 def test_unknown_action_is_refused(api: Api, asked: str):

@@ -70,6 +70,22 @@ def test_paid_report_is_refunded_once(api: Api, asked: str):
     assert api.report(asked)["paymentState"]["status"] == "REFUNDED"
 
 
+def test_payment_of_a_draft_changes_the_report(api: Api):
+    draft = api.create({**candidate_item(), "draft": True})["id"]
+    times = [api.report(draft)["updatedAt"]]
+    for action in ("fail", "less", "pay", "refund"):
+        act(api, draft, action)
+        send_waiting_refunds()
+        times.append(api.report(draft)["updatedAt"])
+
+    expired = api.create({**candidate_item(), "draft": True})["id"]
+    before = api.report(expired)["updatedAt"]
+    act(api, expired, "expire")
+
+    assert times == sorted({*times})
+    assert api.report(expired)["updatedAt"] > before
+
+
 def test_disputed_money_is_held_and_alerts_no_operator(api: Api, asked: str):
     act(api, asked, "pay")
 

@@ -267,6 +267,7 @@ def record_decision(
         consent.shown_sources = evidence.sources
         consent.shown_automation = evidence.automated
     consent.save(update_fields=["status", "shown_sources", "shown_automation"])
+    Report.objects.filter(pk=report.pk).update(updated_at=at)
     members = evidence.as_members(report, reason)
     text = evidence.text.encode()
     record = ConsentRecord(

@@ -208,8 +208,7 @@ def _lock_for_payment(
     waiting = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
     if waiting.filter(status=CheckoutStatus.OPEN).exists():
         raise PaymentClosed("PROMPTED")
-    payment.status = PaymentStatus.PENDING
-    payment.save(update_fields=["status"])
+    payment.set_status(PaymentStatus.PENDING)
     return report, payment, at
 
 

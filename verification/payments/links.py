@@ -102,8 +102,7 @@ class PaymentLinks(ClientLinks[Payment]):
         )
         if not is_asked or being_paid.exists():
             return
-        row.status = PaymentStatus.EXPIRED
-        row.save(update_fields=["status"])
+        row.set_status(PaymentStatus.EXPIRED)
         refund_parts(row.pk)
         cancel_requests(row)
         if report.status == ReportStatus.PENDING_PAYMENT:

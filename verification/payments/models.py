@@ -108,6 +108,12 @@ class Payment(Row):
         """True if the payer owes nothing: the payment is paid, or free."""
         return self.status in {PaymentStatus.PAID, PaymentStatus.NOT_REQUIRED}
 
+    def set_status(self, status: PaymentStatus) -> None:
+        """Save the status, and mark the report as changed. The caller holds both."""
+        self.status = status
+        self.save(update_fields=["status", "paid_at"])
+        Report.objects.filter(pk=self.report_id).update(updated_at=clock.now())
+
 
 class CheckoutStatus(models.TextChoices):
     OPEN = "OPEN"

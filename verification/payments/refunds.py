@@ -427,8 +427,9 @@ def _notify_payer(refund: Refund) -> None:
         return
     paying = Checkout.objects.paying(checkout.payment_id)
     if checkout.is_counted and _is_fully_refunded(paying):
-        paid = Payment.objects.filter(pk=checkout.payment_id)
-        paid.filter(status=PaymentStatus.PAID).update(status=PaymentStatus.REFUNDED)
+        paid = Payment.objects.filter(status=PaymentStatus.PAID)
+        if payment := paid.filter(pk=checkout.payment_id).first():
+            payment.set_status(PaymentStatus.REFUNDED)
     notify(*refund_notice(checkout.report, refund))
 
 

@@ -479,8 +479,7 @@ def _apply_to_payment(
         if not checkout.is_part:
             refund_surplus(checkout, RefundCause.SHORT)
             return
-        payment.status = PaymentStatus.PENDING
-        payment.save(update_fields=["status"])
+        payment.set_status(PaymentStatus.PENDING)
         notify(*payment_shortfall(report, checkout, missing - amount))
         return
     for part in parts:
@@ -496,8 +495,8 @@ def _apply_to_payment(
 def _mark_paid(
     report: Report, payment: Payment, checkout: Checkout, at: datetime
 ) -> None:
-    payment.status, payment.paid_at = PaymentStatus.PAID, at
-    payment.save(update_fields=["status", "paid_at"])
+    payment.paid_at = at
+    payment.set_status(PaymentStatus.PAID)
     if report.status == ReportStatus.PENDING_PAYMENT:
         apply_transitions(
             [Transition(report, ReportStatus.RUNNING, "paid", "payer")], at
@@ -533,5 +532,4 @@ def _record_unpaid(
         and snapshot.state in {CheckoutState.FAILED, CheckoutState.REVERSED}
         and not others.filter(pk__gt=checkout.pk).exists()
     ):
-        payment.status = PaymentStatus.FAILED
-        payment.save(update_fields=["status"])
+        payment.set_status(PaymentStatus.FAILED)

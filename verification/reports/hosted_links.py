@@ -185,6 +185,7 @@ class HostedLinks(ABC, Generic[Row]):
         make_link(row, at)
         self.reset(row)
         row.save()
+        Report.objects.filter(pk=report.pk).update(updated_at=at)
         notify(*self.request(report, row))
 
     def expire_due(self) -> None:
