@@ -15,8 +15,14 @@ from tests.world.decisions import (
     demand_second,
 )
 from tests.world.notices import wait
+from tests.world.threads import start_and_block, uncommitted
 from verification.backoffice.models import AuditEvent
-from verification.decisions.models import Decision, ReasonCode, SecondMemberRule
+from verification.decisions.models import (
+    Decision,
+    NoticeRule,
+    ReasonCode,
+    SecondMemberRule,
+)
 
 ASKED = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
 # The findings about ADVERSE speak for these.
@@ -315,6 +321,17 @@ def test_owner_says_when_a_second_member_confirms(owner, api: Api):
     event = AuditEvent.objects.get(action="decision-settings.changed")
     assert sorted(event.fields) == ["declines", "score_from"]
     assert event.workspace_id == api.workspace.pk
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rules_that_two_members_save_at_once_are_kept(transactional_db, owner):
+    def save(days: str) -> None:
+        assert owner.post("settings-notices", {"waiting_days": days}).status_code == 303
+
+    with uncommitted(lambda: save("5")):
+        second = start_and_block(lambda: save("6"))
+    second.result()
+    assert NoticeRule.objects.get().waiting_days == 6
 
 
 def test_score_beyond_100_is_refused(owner):

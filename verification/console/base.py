@@ -54,7 +54,13 @@ from verification.privacy.models import Channel
 from verification.reports.models import Report
 from verification.web.pages import View, allow_sources, private_page, read_id
 from workspaces import rate_limits
-from workspaces.members import ALLOWED, NotAllowed, Permission, has_permission
+from workspaces.members import (
+    ALLOWED,
+    NotAllowed,
+    Permission,
+    has_permission,
+    lock_workspace,
+)
 from workspaces.models import (
     Account,
     ApiKey,
@@ -293,6 +299,8 @@ class Place:
     def save(self, form: forms.ModelForm, action: str, page: str) -> HttpResponse:
         """Save a valid form, record it in the audit trail, and redirect to the page."""
         with transaction.atomic():
+            # Another member may be saving the first row of this form.
+            lock_workspace(self.workspace.pk)
             self.record(action, form.save(), *form.changed_data)
         return self.to(page, success=_("Saved."))
 
