@@ -220,6 +220,19 @@ def test_every_problem_has_a_page_in_both_languages(
         assert (text in html) == (language == "en"), code
 
 
+def test_page_of_a_problem_shows_the_members_that_it_has(client: Client) -> None:
+    for code, member in (
+        ("validation-failed", "errors"),
+        ("insufficient-scope", "requiredScope"),
+        ("report-not-launchable", "reasons"),
+        ("report-not-editable", "reportStatus"),
+        ("report-not-cancellable", "reportStatus"),
+        ("report-not-retryable", "reportStatus"),
+    ):
+        page = unescape(client.get(f"/problems/{code}").content.decode())
+        assert f'"{member}"' in page, code
+
+
 def test_page_uses_the_browsers_language_until_one_is_chosen(
     client: Client,
 ) -> None:

@@ -299,6 +299,28 @@ PROBLEM_PARTS: dict[str, Schema] = {
     **_any_of([f"{REF}ProblemCode", f"{REF}LaunchObstacle"]),
     "MemberError": MEMBER_ERROR,
 }
+# What a problem's example has besides its explanation
+EXAMPLE_MEMBERS: dict[str, Schema] = {
+    "validation-failed": {
+        "detail": "reports[0].subject.idNumber is missing; IDENTITY needs idNumber.",
+        "errors": [
+            {
+                "pointer": "#/reports/0/subject/idNumber",
+                "code": "missing-input",
+                "detail": "This is missing; IDENTITY needs idNumber.",
+            }
+        ],
+    },
+    "insufficient-balance": {
+        "detail": "This needs KES 4,500.00 and the workspace has KES 2,480.00, its "
+        "credit included. Top up and try again."
+    },
+    "insufficient-scope": {"requiredScope": "reports:create"},
+    "report-not-launchable": {"reasons": ["CONSENT_OUTSTANDING"]},
+    "report-not-editable": {"reportStatus": "RUNNING"},
+    "report-not-cancellable": {"reportStatus": "READY"},
+    "report-not-retryable": {"reportStatus": "READY"},
+}
 HEADERS: dict[str, Schema] = {
     "X-Request-Id": {
         "description": "The id of the request: its own X-Request-Id, or a new one.",
@@ -571,6 +593,7 @@ class OperationSchema(AutoSchema):
             "instance": "/api/v1/reports",
             "code": kind.code,
             "requestId": "0192f3a1-7c1e-4f3a-9f0e-3b8a1c2d4e5f",
+            **EXAMPLE_MEMBERS.get(kind.code, {}),
         }
         return self._component("examples", kind.code, {"value": value})
 
