@@ -188,7 +188,7 @@ class AccountAdmin(BackofficeAdmin):
             raise PermissionDenied
         if account is None or kind not in {"csv", "pdf"}:
             raise Http404
-        return statement_response(account.pk, month, kind)
+        return statement_response(account, month, kind)
 
     def get_readonly_fields(self, request, obj=None):
         is_play = obj and obj.billing == Account.Billing.PLAY

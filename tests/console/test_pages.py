@@ -24,6 +24,7 @@ from tests.world.rules import raise_alert, store_rule
 from verification.checks.models import ResultStatus
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.subject_decisions import Evidence, decline
+from verification.console import workspace as workspace_pages
 from verification.console.base import page_number
 from verification.console.words import STATES, WORDS
 from verification.console.workspace import CLOSED_REASON, SettingsForm
@@ -323,10 +324,21 @@ def test_balance_shows_entries_and_offers_statements(owner, api):
     page = owner.page("money")
     for words in ("Wanjiku Kamau", "Charge", "National identity", "-50.00"):
         assert words in page
-    csv = b"".join(owner.get("money-csv", month=month).streaming_content)
-    assert csv.count(b"CHARGE") == 3
+    answer = owner.get("money-csv", month=month)
+    # Thousands of entries must not keep a thread from other requests.
+    assert answer.is_long
+    assert b"".join(answer.streaming_content).count(b"CHARGE") == 3
     pdf = b"".join(owner.get("money-pdf", month=month).streaming_content)
     assert pdf.startswith(b"%PDF")
+
+
+@pytest.mark.usefixtures("new_minute")
+def test_statements_are_limited_by_the_minute(owner, monkeypatch):
+    monkeypatch.setattr(workspace_pages, "EXPORTS_PER_MINUTE", 1)
+
+    statuses = [owner.get("money-csv", month="x").status_code for _ in range(2)]
+
+    assert statuses == [404, 429]
 
 
 def test_statement_of_an_invalid_month_is_not_found(owner):

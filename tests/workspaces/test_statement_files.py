@@ -118,7 +118,6 @@ def test_staff_get_a_statement(three_months: Account, staff: Client, kind, media
     assert "no-store" in answer["Cache-Control"]
     name = f"statement-{three_months.workspace_id}-production-2026-11.{kind}"
     assert f'attachment; filename="{name}"' == answer["Content-Disposition"]
-    assert int(answer["Content-Length"]) == len(content)
     assert content.startswith(b"%PDF" if kind == "pdf" else b"time,kind,amount")
 
 

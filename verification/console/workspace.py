@@ -11,13 +11,14 @@ from django import forms
 from django.db import transaction
 from django.db.models import Q
 from django.forms.models import model_to_dict
-from django.http import FileResponse, HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.utils.text import format_lazy
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.models import PauseReason, Rule, RuleStatus, locked_rules
 from verification.accounts.forms import PublicNameField
+from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.checks.models import CheckResult
 from verification.console.base import (
     PAGE_SIZE,
@@ -290,6 +291,7 @@ def _with_reports(
 
 
 @member_required(Permission.SEE_ADMINISTRATION)
-def statement(place: Place, month: str, kind: str) -> FileResponse:
+def statement(place: Place, month: str, kind: str) -> StreamingHttpResponse:
     """Return the statement of a month as `csv` or `pdf`."""
-    return statement_response(place.account.pk, month, kind)
+    place.require_rate(EXPORTS_PER_MINUTE, f"exports:{place.member.pk}")
+    return statement_response(place.account, month, kind)
