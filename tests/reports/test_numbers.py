@@ -72,6 +72,7 @@ def test_search_finds_all_reports_of_an_erasure(api: Api):
 
     assert found(api, erasure.number) == made
     assert found(api, erasure.request.number) == made
+    assert found(api, f" {min(made)}") == {min(made)}
 
 
 def test_number_finds_nothing_of_another_client(

@@ -6,6 +6,7 @@ id of its row, and the first letter says what the paper is.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -82,9 +83,13 @@ def _time_of(row: ConsentRecord | Checkout | Reference) -> datetime:
 def find_reports_by_number(typed: str) -> list[UUID]:
     """Return the ids of the reports that a paper with this number is about.
 
+    The id of a report itself counts, too: its search entry goes with its subject.
+
     They are of any workspace: the caller's query has to be of one, or by staff.
     """
     found: set[UUID | None] = set()
+    with suppress(ValueError):
+        found.add(UUID(typed.strip()))
     for letter, model, reports in PAPERS:
         rows = filter_by_number(model._default_manager.all(), letter, typed)
         if rows is not None:
