@@ -237,6 +237,22 @@ def test_request_from_another_network_is_refused_with_its_address(
         assert "192.0.2" not in shown
 
 
+@pytest.mark.usefixtures("new_minute")
+def test_requests_from_another_network_leave_the_rate_of_the_key(
+    client: Client, settings: Any
+) -> None:
+    settings.TRUSTED_PROXIES = ["127.0.0.1"]
+    settings.FAILED_AUTHENTICATIONS_PER_MINUTE = 1
+    _, text = new_key(requests_per_minute=1)
+    ApiKey.objects.update(networks=["192.0.2.0/24"])
+
+    def answer(address: str) -> int:
+        return ask(client, f"Bearer {text}", **{"X-Forwarded-For": address}).status_code
+
+    assert [answer("198.51.100.1") for _ in range(2)] == [403, 429]
+    assert [answer("192.0.2.1") for _ in range(2)] == [200, 429]
+
+
 def test_use_of_a_key_is_recorded_at_most_once_a_minute(
     client: Client, django_assert_num_queries: Any
 ) -> None:

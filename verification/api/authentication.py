@@ -49,10 +49,10 @@ class ApiKeyBearer(BaseAuthentication):
             _count_failure(request)
             raise Problem("invalid-api-key", headers=INVALID_TOKEN)
         address = client_address(request)
+        _check_network(request, key, address)
         try:
             if _is_wrong_host(request, key):
                 raise Problem("wrong-environment", headers=INVALID_TOKEN)
-            _check_network(request, key, address)
             if key.workspace.is_suspended:
                 raise Problem("workspace-suspended")
         except Problem:
@@ -89,8 +89,8 @@ def _is_wrong_host(request: HttpRequest, key: ApiKey) -> bool:
 def _check_network(request: HttpRequest, key: ApiKey, address: Address | None) -> None:
     if is_within(address, key.networks):
         return
-    # Somebody may have stolen the key.
-    audit.write_security_log("api-key-network", "refused", request, key_id=str(key.pk))
+    # Somebody may have stolen the key: they cannot use up the rate of its client.
+    _count_failure(request, "api-key-network", key_id=str(key.pk))
     raise Problem(
         "network-not-allowed",
         f"The request came from {address or 'no address'}, where this API key does "
@@ -98,9 +98,9 @@ def _check_network(request: HttpRequest, key: ApiKey, address: Address | None) -
     )
 
 
-def _count_failure(request: HttpRequest) -> None:
+def _count_failure(request: HttpRequest, event: str = "api-key", **about: str) -> None:
     """Limit wrong keys by address; valid keys still work from that address."""
-    audit.write_security_log("api-key", "refused", request)
+    audit.write_security_log(event, "refused", request, **about)
     rate = rate_limits.count_failed_authentication(str(client_address(request)))
     if rate.exceeded:
         raise rate_limit_problem(rate)
