@@ -26,9 +26,9 @@ from tests.world.database import database_server as database_server
 from tests.world.database import django_db_setup as django_db_setup
 from tests.world.database import make_template
 from tests.world.database import module_transaction as module_transaction
-from tests.world.middlewares import share_middlewares
 from tests.world.service import OWN_PROGRAMS, RESTARTING, SERVED
 from tests.world.service import service as service
+from tests.world.setting_caches import follow_settings
 from tests.world.staff import admin_client as admin_client
 from tests.world.staff import rows as rows
 from tests.world.staff import staff as staff
@@ -47,7 +47,7 @@ SLOW_FOLDERS = ("tests/browser/", "tests/pages/", "tests/service/")
 # A busy machine may take long for one example.
 settings.register_profile("patient", settings.default, deadline=None)
 settings.load_profile("patient")
-share_middlewares()
+follow_settings()
 # Modules and tests that are collected stay: until then there is no garbage to look for.
 gc.disable()
 

@@ -4,7 +4,6 @@ import io
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.configuration.test_refusals_to_start import database_url, refusal
 from tests.web.test_health import wait_until_it_answers
 from tests.world.service import free_port
 from verification.backoffice.models import KeyProbe, ensure_probe
-from verification.db import encryption
 from verification.db.encryption import key_id_of
 from verification.db.startup import DatabaseRefused
 
@@ -28,16 +26,14 @@ OURS, NEW = b"f" * 32, b"n" * 32
 
 
 @pytest.fixture
-def keys(settings: Any) -> Iterator[Any]:
+def keys(settings: Any) -> Any:
     """Give this process other FIELD_KEYS, as a restart does."""
     ensure_probe()
 
     def set_keys(*ring: tuple[str, bytes]) -> None:
         settings.FIELD_KEYS = list(ring)
-        encryption._cipher.cache_clear()
 
-    yield set_keys
-    encryption._cipher.cache_clear()
+    return set_keys
 
 
 def connect() -> None:

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -9,7 +8,6 @@ from tests.payments.ledger_machine import play
 from tests.payments.payment_machine import PaymentMachine
 from tests.payments.test_ledger_machine import prepaid_api as prepaid_api
 from tests.world.clients import Api
-from verification.payments import registry
 
 HAPPENED = [
     "order paid by others",
@@ -40,14 +38,12 @@ HAPPENED = [
 
 
 @pytest.fixture
-def paid_api(prepaid_api: Api, settings: Any) -> Iterator[Api]:
+def paid_api(prepaid_api: Api, settings: Any) -> Api:
     """Return the prepaid client of an installation whose provider is the shop."""
     settings.PAYMENT_PROVIDER = "shop"
     settings.PAYMENT_PROVIDERS = {"shop": ("tests.payments.shop.shop", {})}
     settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(150)
-    registry._live.cache_clear()
-    yield prepaid_api
-    registry._live.cache_clear()
+    return prepaid_api
 
 
 def test_both_books_agree_after_payments_in_any_order(paid_api: Api):

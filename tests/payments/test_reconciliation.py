@@ -22,7 +22,7 @@ from tests.world.refunds import (
 )
 from tests.world.refunds import paystack_api as paystack_api
 from verification.db.startup import DatabaseRefused
-from verification.payments import reconciliation, registry
+from verification.payments import reconciliation
 from verification.payments.models import (
     Checkout,
     ReconciliationProgress,
@@ -251,7 +251,6 @@ def test_stripe_books_are_compared(live_api: Api, stripe_api, settings):
     }
     path = "verification.providers.stripe_checkout.StripeCheckout"
     settings.PAYMENT_PROVIDERS = {"stripe": (path, options)}
-    registry._live.cache_clear()
     known = open_page(live_api.create(candidate_item()))
     lost = open_page(live_api.create(candidate_item()))
     for checkout in (known, lost):
@@ -259,8 +258,6 @@ def test_stripe_books_are_compared(live_api: Api, stripe_api, settings):
     poll_checkouts(known)
 
     assert differences() == [f"stripe {lost.pk} is paid there and OPEN here"]
-
-    registry._live.cache_clear()
 
 
 def test_command_reports_unread_books(paystack_api, paystack):

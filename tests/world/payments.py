@@ -15,7 +15,6 @@ from tests.fakes.stripe import FakeStripe
 from tests.world.clients import Api, person
 from verification.payments.checkouts import open_at_provider, open_checkout
 from verification.payments.models import Checkout, Payment, SandboxCheckout
-from verification.payments.registry import _live
 from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.payments.settlement import poll_due_checkouts, poll_now
 from verification.providers.payment_provider import CheckoutState
@@ -115,9 +114,7 @@ def run_provider(fake: Any, settings: Any) -> Iterator[Any]:
         name, configured = provider_settings(fake)
         settings.PAYMENT_PROVIDER = name
         settings.PAYMENT_PROVIDERS = {name: configured}
-        _live.cache_clear()
         yield fake
-    _live.cache_clear()
 
 
 def send_event(fake: CheckoutServer, event: dict[str, Any] | None = None) -> None:

@@ -6,7 +6,6 @@ def test_something(paystack_api, paystack):
     send()
 """
 
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +16,6 @@ from tests.fakes.paystack import FakePaystack
 from tests.world.clients import Api
 from tests.world.payments import candidate_item, open_page, poll_checkouts
 from verification.backoffice.approvals import StaffActor
-from verification.payments import registry
 from verification.payments.checkouts import open_at_provider, open_top_up
 from verification.payments.models import Checkout, Refund
 from verification.payments.refunds import request_refund, send_refunds
@@ -50,13 +48,11 @@ def paystack_settings(paystack: FakePaystack) -> dict[str, Any]:
 
 
 @pytest.fixture
-def paystack_api(live_api: Api, paystack: FakePaystack, settings: Any) -> Iterator[Api]:
+def paystack_api(live_api: Api, paystack: FakePaystack, settings: Any) -> Api:
     """A production key of an installation that takes payments by Paystack."""
     settings.PAYMENT_PROVIDER = "paystack"
     settings.PAYMENT_PROVIDERS = paystack_settings(paystack)
-    registry._live.cache_clear()
-    yield live_api
-    registry._live.cache_clear()
+    return live_api
 
 
 def create_paid_checkout(
