@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.clients import Api, person
+from tests.world.clients import HOSTED, Api, person
 from tests.world.payments import candidate_item
 from tests.world.refunds import send_waiting_refunds
 from tests.world.threads import run_at_once
@@ -111,6 +111,14 @@ def test_report_without_a_payer_takes_no_action(api: Api):
     made = api.create(candidate_item(paymentMode="SELF"))
 
     assert refused(api, made["id"], "pay") == []
+
+
+def test_refusal_says_that_the_subject_has_to_agree_first(api: Api):
+    waiting = api.create({**candidate_item(), "consent": HOSTED})["id"]
+
+    problem = api.refused(f"/sandbox/reports/{waiting}/payment", {"action": "pay"})
+
+    assert problem["detail"].startswith("Payment follows the subject's consent.")
 
 
 def test_refusal_says_that_reused_results_need_no_payment(api: Api):

@@ -144,6 +144,8 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
     closed = checkouts.closed_reason(report, payment, payment.generation, now())
     possible = _possible_actions(payment, closed, prompt)
     if action not in possible:
+        if closed == "WAITS_FOR_CONSENT":
+            raise NotPossible("Payment follows the subject's consent.")
         if closed == PaymentStatus.PAID and not possible:
             raise NotPossible(
                 "The service refunded the payment, or the payer's bank holds it."
