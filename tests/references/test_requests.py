@@ -179,6 +179,23 @@ def test_late_worker_does_not_postpone_an_answered_check(paying_api: Api, monkey
     assert paying_api.report(str(reference.report_id))["status"] == "READY"
 
 
+def test_cancel_is_not_overtaken_by_a_wait(paying_api: Api, monkeypatch):
+    report = paying_api.create(employment_item())
+    ask = requests.run_reference_check
+
+    def cancelled_meanwhile(claimed):
+        outcome = ask(claimed)
+        paying_api.post(f"/reports/{report['id']}/cancel")
+        return outcome
+
+    monkeypatch.setattr(engine, "run_reference_check", cancelled_meanwhile)
+    paying_api.work()
+    paying_api.work()
+
+    assert only_result().status == "CANCELLED"
+    assert sum(ledger_totals().values()) == 0
+
+
 def test_cancelled_report_asks_no_referee(paying_api: Api):
     report = paying_api.create(employment_item())
     (claimed,) = claim(1)

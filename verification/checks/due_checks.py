@@ -19,6 +19,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import F
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.db.base import run_sql
@@ -78,6 +79,17 @@ CLAIM_DUE, CLAIM_QUEUED = (
 def wake_up() -> None:
     """Run due checks after the caller's transaction commits."""
     schedule_job(JobName.RUN_DUE_CHECKS)
+
+
+def make_due(result_id: UUID, at: datetime) -> None:
+    """Schedule this check, which waits for a referee, in the caller's transaction.
+
+    Raises the fence, so that a worker that read the reference earlier cannot postpone
+    the check. Does nothing for a check that has ended.
+    """
+    rows = CheckResult.every.filter(pk=result_id, status=ResultStatus.RUNNING)
+    if rows.update(next_attempt_at=at, turn_at=at, claims=0, fence=F("fence") + 1):
+        wake_up()
 
 
 def wake_up_row(at: datetime) -> Rows:

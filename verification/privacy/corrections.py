@@ -584,11 +584,10 @@ def _stop_rerun(correction: Correction, at: datetime) -> None:
         Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0),
         pk=row.pk,
     )
-    if not uncalled.update(
+    is_stopped = uncalled.update(
         status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
-    ):
-        return
-    if row.fence:
+    )
+    if is_stopped and row.fence:
         # A worker that died may have left a call open.
         close_calls([row.pk])
     close_references([row.pk])

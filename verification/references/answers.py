@@ -20,13 +20,13 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
+from verification.checks.due_checks import make_due
 from verification.checks.events import consent_status_of, reference_event
 from verification.notifications.models import BILINGUAL, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.references.models import Reference, ReferenceStatus
 from verification.references.requests import (
     asked_subject,
-    make_due,
     referee_message,
     require_open,
 )

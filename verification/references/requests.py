@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.expressions import CombinedExpression
 
 from verification import links
-from verification.checks.due_checks import Claim, wake_up
+from verification.checks.due_checks import Claim, make_due
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.results import (
     Cancelled,
@@ -72,18 +71,6 @@ def run_reference_check(claimed: Claim) -> Outcome:
     if reference.status == ReferenceStatus.PENDING and reference.expires_at <= now():
         _expire(reference)
     return _reference_outcome(claimed, reference)
-
-
-def make_due(result_id: UUID, at: datetime) -> None:
-    """Schedule this waiting check for now, in the caller's transaction.
-
-    Raises the fence, so that a worker that read the reference earlier cannot postpone
-    the check.
-    """
-    CheckResult.every.filter(pk=result_id, status=ResultStatus.RUNNING).update(
-        next_attempt_at=at, turn_at=at, claims=0, fence=F("fence") + 1
-    )
-    wake_up()
 
 
 def reference_message(kind: Kind, reference: Reference) -> OutgoingMessage:

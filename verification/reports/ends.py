@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
+from verification.checks.due_checks import make_due
 from verification.checks.events import report_event
 from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
@@ -221,6 +222,9 @@ def close_references(results: Iterable[UUID]) -> None:
     if found := list(waiting):
         cancel_requests(*found)
         waiting.update(status=ReferenceStatus.EXPIRED)
+        for reference in found:
+            # A worker may have asked just now and be about to wait for the answer.
+            make_due(reference.result_id, now())
 
 
 def refresh_score(report: Report, at: datetime) -> None:
