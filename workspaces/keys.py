@@ -156,12 +156,9 @@ def set_networks(key: ApiKey, networks: Sequence[str]) -> bool:
     return bool(others.update(networks=list(networks)))
 
 
-def revoke(key: ApiKey, at: datetime | None = None) -> bool:
-    """End the key now or `at` a later time. Returns False if it ends sooner anyway.
-
-    An end that is set can only move to an earlier time.
-    """
-    moment = max(at or now(), now())
+def revoke(key: ApiKey) -> bool:
+    """End the key now. Returns False if it has been revoked."""
+    moment = now()
     later = Q(revoked_at__isnull=True) | Q(revoked_at__gt=moment)
     revoked = ApiKey.objects.filter(later, pk=key.pk).update(revoked_at=moment)
     key.refresh_from_db(fields=["revoked_at"])
@@ -177,8 +174,7 @@ def rotate(
     The successor of a key with an expiry lives as long as that key. Raises KeyHasEnded.
     """
     endless = ApiKey.objects.filter(pk=key.pk, revoked_at=None)
-    ends_at = max(old_ends_at, now())
-    if not key.is_usable or not endless.update(revoked_at=ends_at):
+    if not key.is_usable or not endless.update(revoked_at=old_ends_at):
         raise KeyHasEnded(f"{key} has ended, or is being replaced already.")
     lifetime = key.expires_at - key.created_at if key.expires_at else None
     successor, text = issue(
