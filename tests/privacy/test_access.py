@@ -28,7 +28,7 @@ from verification.consents.models import Consent
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, DailyCount, Kind, Notification
 from verification.notifications.recipients import block
-from verification.privacy import disclosures
+from verification.privacy import disclosures, people
 from verification.privacy.access import (
     as_json,
     is_one_of,
@@ -519,3 +519,33 @@ def test_staff_send_a_link(attested: Report, superuser: Any):
     assert [one.recipient for one in sent_links()] == [EMAIL]
     event = AuditEvent.objects.get(action="report.data-link-sent")
     assert event.actor_kind == "STAFF"
+
+
+def test_search_for_a_person_of_the_sandbox_ends(
+    api: Api, paying_api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    """There reports cost nothing: a million must not fill the memory."""
+    monkeypatch.setattr(people, "MOST_IN_SANDBOX", 3)
+    for client, most in [(api, 4), (paying_api, 6)]:
+        made = client.create(*([person()] * 6))
+        oldest = Report.objects.get(pk=min(one["id"] for one in made))
+
+        found = people.Person.of(oldest).find().reports
+
+        assert len(found) == most
+        assert oldest in found
+
+
+def test_search_in_the_sandbox_follows_few_numbers(
+    api: Api, paying_api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(people, "STEPS_IN_SANDBOX", 2)
+    pins = ["A123456781Z", "A123456782Z", "A123456783Z"]
+    numbers = ["12345671", "12345671", "12345672", "12345672", "12345673"]
+    chain = zip(numbers, [pins[0], pins[1], pins[1], pins[2], pins[2]], strict=True)
+    items = [person(idNumber=number, kraPin=pin) for number, pin in chain]
+    for client, most in [(api, 3), (paying_api, 5)]:
+        made = client.create(*items)
+        first = Report.objects.get(pk=made[0]["id"])
+
+        assert len(people.Person.of(first).find().reports) == most
