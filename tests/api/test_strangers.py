@@ -98,6 +98,7 @@ SCOPES = {
     ("post", "/api/v1/monitoring/{monitoringId}/pause"): "monitoring:write",
     ("post", "/api/v1/monitoring/{monitoringId}/resume"): "monitoring:write",
     ("get", "/api/v1/monitoring/alerts"): "monitoring:read",
+    ("get", "/api/v1/monitoring/alerts/{alertId}"): "monitoring:read",
     ("patch", "/api/v1/monitoring/alerts/{alertId}"): "monitoring:write",
     ("patch", "/api/v1/monitoring/alerts/read-all"): "monitoring:write",
     ("put", "/api/v1/monitoring/alerts/read-all"): "monitoring:write",

@@ -207,6 +207,7 @@ def test_alert_is_marked_and_unmarked(api: Api):
     made = raise_alert(api)
     path = f"/monitoring/alerts/{made.pk}"
 
+    assert [api.get(path).json()] == list_alerts(api)
     assert api.patch(path, {"read": True}).json()["read"] is True
     marked = api.patch(path, {"actioned": True}).json()
     assert (marked["read"], marked["actioned"]) == (True, True)
@@ -230,5 +231,6 @@ def test_other_members_of_an_alert_cannot_be_edited(api: Api):
 
 
 def test_unknown_alert_is_not_found(api: Api):
-    answer = api.patch(f"/monitoring/alerts/{uuid.uuid4()}", {"read": True})
-    assert answer.status_code == 404
+    path = f"/monitoring/alerts/{uuid.uuid4()}"
+    assert api.patch(path, {"read": True}).status_code == 404
+    assert api.get(path).status_code == 404

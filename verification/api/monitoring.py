@@ -22,6 +22,7 @@ from monitoring.models import (
     RuleStatus,
     Run,
     Severity,
+    alerts_of,
     check_states,
     list_alerts,
     list_rules,
@@ -265,6 +266,13 @@ class AlertViewSet(OperationViewSet):
         )
         _record(self.client, found.rows)
         return self.page_of([AlertBody.of(alert) for alert in found.rows], found.total)
+
+    @operation("getAlert", "Get an alert", scope=Scope.MONITORING_READ)
+    def retrieve(self, request: Request, alertId: UUID) -> AlertBody:
+        """Get an alert, with each changed field."""
+        alert = alerts_of(self.client).get(pk=alertId)
+        _record(self.client, [alert])
+        return AlertBody.of(alert)
 
     @operation(
         "editAlert", "Mark an alert", scope=Scope.MONITORING_WRITE, body=AlertEdit
