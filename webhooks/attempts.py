@@ -87,8 +87,9 @@ WHERE c.id IN (SELECT configuration_id FROM waiting) AND c.enabled
 FOR NO KEY UPDATE OF c SKIP LOCKED
 """  # noqa: S608
 # The first delivery of each configuration comes before the second of any. After a rest
-# of the breaker a receiver gets a single request as a probe.
-DUE = """
+# of the breaker a receiver gets a single request as a probe. A delivery that was sent
+# again while the subject objected has no payload.
+DUE = f"""
 WITH room AS (
     SELECT c.id, CASE WHEN c.resting_until IS NULL THEN ready.share ELSE 1 END - (
         SELECT count(*) FROM webhooks_delivery d
@@ -106,10 +107,13 @@ WITH room AS (
         FOR NO KEY UPDATE SKIP LOCKED
     ) d
 )
-SELECT first.event_id, e.name, e.created_at, e.payload
+SELECT first.event_id, e.name, e.created_at, CASE
+    WHEN e.restricted_at IS NULL
+        OR e.name = ANY ('{{{",".join(Event.IMPERSONAL_NAMES)}}}') THEN e.payload
+END AS payload
 FROM (SELECT event_id FROM ranked ORDER BY rank LIMIT %s) AS first
 JOIN webhooks_event e ON e.id = first.event_id
-"""
+"""  # noqa: S608
 CLAIM = claim_sql(
     "webhooks_delivery",
     DUE,

@@ -185,6 +185,19 @@ def test_unreadable_event_delays_no_other(
     assert Configuration.objects.get().failures_in_row == 0
 
 
+def test_event_that_was_restricted_since_is_not_sent(
+    receiver: Receiver, url: str, workspace: Workspace
+):
+    configure_receiver(workspace, url)
+    (personal,) = record_events(workspace)
+    (impersonal,) = record_events(workspace, name=Event.Name.REPORT_ERASED)
+    Event.objects.update(restricted_at=now())
+    send_due_deliveries()
+    assert get_delivery(pk=personal).status == "FAILED"
+    assert get_delivery(pk=impersonal).status == "DELIVERED"
+    assert len(receiver.received) == 1
+
+
 def test_both_secrets_sign_while_the_old_one_is_valid(
     receiver: Receiver, url: str, workspace: Workspace
 ):
