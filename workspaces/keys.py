@@ -37,11 +37,17 @@ ALPHABET = digits + ascii_uppercase + ascii_lowercase
 PREFIXES = {Environment.SANDBOX: "vrf_test_", Environment.PRODUCTION: "vrf_live_"}
 RANDOM_CHARACTERS = 32
 CHECKSUM_CHARACTERS = 6
+# Each key has its own limits of requests, so members must not make any number of them.
+MAX_KEYS = 50
 SHAPE = re.compile(r"vrf_(?:test|live)_[0-9A-Za-z]{38}")
 
 
 class NotApproved(Exception):
     """The workspace is not approved to go live, so it gets no production key."""
+
+
+class TooManyKeys(Exception):
+    """The workspace has MAX_KEYS keys that work in the environment."""
 
 
 class KeyHasEnded(Exception):
@@ -65,9 +71,12 @@ def issue(
     member who makes it, if a member does.
 
     Raises ValueError for an unknown environment or scope. Raises NotApproved for a
-    production key of an unapproved workspace; `force` allows it.
+    production key of an unapproved workspace; `force` allows it. Raises TooManyKeys for
+    a member, who needs a transaction.
     """
     environment = Environment(environment)
+    if made_by is not None:
+        _require_room(workspace, environment)
     if environment == Environment.PRODUCTION and not (workspace.is_live or force):
         raise NotApproved(f"{workspace} is not approved to go live.")
     random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS))
@@ -86,6 +95,20 @@ def issue(
         made_by_user=made_by,
     )
     return key, text
+
+
+def _require_room(workspace: Workspace, environment: Environment) -> None:
+    # Members who make keys at the same moment wait for each other.
+    Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
+    at = now()
+    working = ApiKey.objects.filter(
+        Q(revoked_at=None) | Q(revoked_at__gt=at),
+        Q(expires_at=None) | Q(expires_at__gt=at),
+        workspace=workspace,
+        environment=environment,
+    )
+    if working.count() >= MAX_KEYS:
+        raise TooManyKeys
 
 
 def is_well_formed(text: str) -> bool:

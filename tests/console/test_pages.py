@@ -172,6 +172,20 @@ def test_old_key_works_until_the_chosen_time(owner, api):
     assert ApiKey.objects.count() == 2
 
 
+def test_members_make_a_limited_number_of_keys(owner, api, live_api, monkeypatch):
+    monkeypatch.setattr(keys, "MAX_KEYS", 2)
+    fields = {"name": "Loans", "scopes": ["reports:read"], "expires": ""}
+    refused = ["There are 50 keys that work. Revoke one first."]
+    owner.post("keys-create", fields)
+
+    assert owner.messages_after("keys-create", fields) == refused
+    assert (
+        owner.messages_after("keys-rotate", {"ends": "24"}, key=api.key.pk) == refused
+    )
+    assert owner.post("keys-rotate", {"ends": "0"}, key=api.key.pk).status_code == 200
+    assert ApiKey.objects.filter(environment="sandbox").count() == 3
+
+
 def test_revoked_key_is_refused_at_once(owner, api):
     owner.get("keys-revoke", key=api.key.pk)
     assert api.get("/reports").status_code == 200

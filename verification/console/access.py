@@ -149,6 +149,7 @@ REFUSALS: Refusals = {
     members.LastOwner: _("Make another member an owner first: a workspace keeps one."),
     members.InvitationEnded: _("The invitation has ended: it works no more."),
     keys.KeyHasEnded: _("This key has ended, or was replaced already."),
+    keys.TooManyKeys: _("There are 50 keys that work. Revoke one first."),
 }
 
 
@@ -166,7 +167,7 @@ def create_key(place: Place) -> HttpResponse:
     form = KeyForm(place.posted)
     if not form.is_valid():
         return place.render("keys/create", {"form": form})
-    with transaction.atomic():
+    with place.refusing(REFUSALS, "keys"), transaction.atomic():
         key, text = keys.issue(
             place.workspace,
             environment=place.environment,
