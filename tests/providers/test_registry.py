@@ -46,6 +46,7 @@ ALLOWED = {
     "uuid",
     "verification.values.clock",
     "verification.values.masking",
+    "verification.values.public_text",
     "verification.providers.base",
     "verification.providers.name_comparison",
 }

@@ -23,13 +23,14 @@ from verification.db.encryption import keyed_hash
 from verification.jobs.queue import beat, job
 from verification.notifications.models import Channel
 from verification.privacy.models import Hold, Outcome, RequestKind, SubjectRequest
-from verification.reports.models import IDENTIFIERS, Report, SearchEntry
+from verification.reports.models import IDENTIFIERS, Report, SearchEntry, Subject
 from verification.reports.objections import (
     Named,
     address_set,
     has_name_of,
     may_be_same_person,
 )
+from verification.reports.queries import Terms
 from verification.reports.status import lock_person
 from verification.values.clock import now
 from workspaces.models import Environment, Workspace
@@ -270,15 +271,23 @@ def _kinds(report: Report) -> set[str]:
 def fill_further_ids() -> None:
     """Write the further ids of reports and objections of an older version.
 
-    The older version goes on writing such rows until it is replaced.
+    Folds the names of these reports as searches do now. The older version goes on
+    writing such rows until it is replaced.
     """
     entries = SearchEntry.objects.filter(further_ids=None)
     related = entries.select_related("report")
     while beat() and (some := list(related[:FILLED_AT_ONCE])):
         for entry in some:
-            entry.further_ids = entry.report.subject_ids[1:]
+            report = entry.report
+            entry.further_ids = report.subject_ids[1:]
+            subject = Subject.of(report.subject) if report.subject else None
+            if subject and subject.search_name != report.search_name:
+                terms = Terms(report.workspace_id, report.environment)
+                entry.terms = list(terms.of(report.pk, subject, report.reference))
+                same = Report.objects.filter(search_name=report.search_name)
+                same.filter(pk=report.pk).update(search_name=subject.search_name)
         # A correction may have written the row since it was read.
-        entries.bulk_update(some, ["further_ids"])
+        entries.bulk_update(some, ["further_ids", "terms"])
     objections = SubjectRequest.objects.filter(
         kind=RequestKind.OBJECTION, further_ids=None, report__erased_at=None
     )

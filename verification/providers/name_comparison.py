@@ -21,6 +21,8 @@ from typing import Any, Literal
 
 from rapidfuzz.distance import OSA
 
+from verification.values.public_text import APOSTROPHES
+
 VERSION = "3"
 
 Likeness = Literal["MATCH", "PARTIAL_MATCH", "NO_MATCH"]
@@ -117,8 +119,6 @@ SHORT_FORMS = {
     "cfo": "chief financial officer",
 }
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in"})
-# The characters that people and keyboards use as an apostrophe.
-APOSTROPHES = "'`\u00b4\u2018\u2019\u201b\u02b9\u02bb\u02bc\u02bd\u02c8\u2032\uff07"
 # "Abd al-Rahman" and "Abdur Rahman" are "Abdul Rahman".
 ABD = re.compile(r"\babd( [aeu][lr]|u[rs])?(?= )")
 # Letters that Unicode does not decompose into a letter and an accent.

@@ -28,10 +28,12 @@ from verification.db.encryption import (
 from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.values.masking import normalise_identifier
+from verification.values.public_text import APOSTROPHES
 from workspaces.models import Environment, Workspace
 
 # A row of an index holds 2,704 bytes, and folding can turn one character into 18.
 SEARCH_BYTES = 2500
+PLAIN_APOSTROPHES = str.maketrans(dict.fromkeys(APOSTROPHES, "'"))
 # The first of these members that a subject has is its identity.
 IDENTIFIERS = ("idNumber", "registrationNumber", "kraPin")
 PERSON_IDENTIFIERS = ("idNumber", "kraPin")
@@ -492,8 +494,8 @@ def fold_text(text: str) -> str:
 
 
 def fold_name(text: str) -> str:
-    """Return the name for searches, with single spaces between its words."""
-    return " ".join(fold_text(text).split())
+    """Return the name for searches, with single spaces and plain apostrophes."""
+    return " ".join(fold_text(text.translate(PLAIN_APOSTROPHES)).split())
 
 
 def _both_names(members: dict[str, Any]) -> dict[str, str]:

@@ -42,6 +42,8 @@ SPACED = re.compile(r"(?<=\b\w)[\W_]+(?=\w\b)")
 SPACES = re.compile(r"(?<=\b\w)\s+(?=\w\b)")
 # Inside a word they look like a full stop.
 RAISED_DOT = re.compile(r"(?<=\w)[·•](?=\w)")
+# The characters that people and keyboards use as an apostrophe
+APOSTROPHES = "'`\u00b4\u2018\u2019\u201b\u02b9\u02bb\u02bc\u02bd\u02c8\u2032\uff07"
 TYPOGRAPHIC_SIGNS = "‘’“”–—·•«»"  # noqa: RUF001
 
 
