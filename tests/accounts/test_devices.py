@@ -98,6 +98,16 @@ def test_unknown_browser_gets_its_turn(home, clock):
     assert is_logged_in(elsewhere)
 
 
+def test_pause_outlives_the_locks_of_addresses(home, clock):
+    guess_from_many_addresses(10)
+    clock.shift(settings.AXES_COOLOFF_TIME + timedelta(seconds=1))
+    # Each login deletes old attempts, whoever makes it.
+    log_in(home, EMAIL)
+
+    found = [SLOWED in page for page in guess_from_many_addresses(2)]
+    assert found == [False, True]
+
+
 def test_pause_ends_an_hour_after_the_guesses(home, clock):
     guess_from_many_addresses(11)
     clock.shift(timedelta(hours=1, seconds=1))

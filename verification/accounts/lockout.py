@@ -22,13 +22,16 @@ from datetime import timedelta
 from ipaddress import IPv6Address
 from typing import Any
 
+from axes.attempts import get_cool_off_threshold
+from axes.handlers.database import AxesDatabaseHandler
 from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core import signing
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Max, QuerySet, Sum
+from django.db.models import CharField, Max, QuerySet, Sum, Value
+from django.db.models.functions import Cast, Concat
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -44,6 +47,8 @@ from workspaces import rate_limits
 
 # Wrong passwords for one account, from all networks, before a pause begins.
 FREE_FAILURES, COUNTED_PERIOD = 10, timedelta(hours=1)
+# The path of attempts whose lock has ended
+ENDED = "ended"
 # Seconds. `rate_limits` keeps its counts for five minutes.
 MAX_PAUSE = 240
 # Wrong codes before a pause begins, and the time without one that ends their series
@@ -53,6 +58,24 @@ DEVICE_SALT = "device"
 DEVICE_COOKIE_LIFETIME = timedelta(days=365)
 # Accounts that one browser remembers; the least recent one is dropped.
 MAX_ACCOUNTS = 5
+
+
+class AttemptHandler(AxesDatabaseHandler):
+    """Keeps the wrong passwords of locks that have ended, as a pause counts them."""
+
+    def clean_expired_user_attempts(
+        self,
+        request: HttpRequest | None = None,
+        credentials: dict[str, Any] | None = None,
+    ) -> int:
+        rows, ended = AccessAttempt.objects.all(), get_cool_off_threshold(request)
+        counted = min(ended, now() - COUNTED_PERIOD)
+        deleted: int = rows.filter(attempt_time__lte=counted).delete()[0]
+        # Under another name, so that the client's next failure begins a new row.
+        old = rows.filter(attempt_time__lte=ended).exclude(path_info=ENDED)
+        name = Concat(Value(f"{ENDED} "), Cast("pk", CharField()))
+        old.update(user_agent=name, path_info=ENDED)
+        return deleted
 
 
 def hashed_username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:

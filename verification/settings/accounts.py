@@ -92,6 +92,7 @@ MFA_FORMS = {
 AXES_ENABLE_ADMIN = False
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = 5
+AXES_HANDLER = "verification.accounts.lockout.AttemptHandler"
 AXES_COOLOFF_TIME = timedelta(minutes=env.int("LOCKOUT_MINUTES", 15, validate=SPAN))
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
