@@ -40,6 +40,7 @@ ALLOWED = {
     "pathlib",
     "rapidfuzz.distance",
     "re",
+    "string",
     "tomllib",
     "typing",
     "unicodedata",
