@@ -5,7 +5,9 @@ from datetime import datetime, timedelta
 
 import pytest
 import time_machine
+from django.conf import settings
 from django.db import IntegrityError, connection, transaction
+from django.utils.timezone import now
 from pypdf import PdfReader
 
 from tests.reports.test_retry import RECOVERS, retry, set_max_attempts
@@ -27,6 +29,7 @@ from tests.world.notices import (
     deliver,
     wait,
 )
+from tests.world.subject import Visitor
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.decisions import decide as verbs
@@ -680,6 +683,24 @@ def test_person_hears_of_the_decision_that_a_review_has_left_open(
 
     told = Notification.objects.filter(kind=Kind.REVIEW_ANSWER).latest("id")
     assert told.context.get("isDecidedAnew")
+
+
+def test_answer_to_a_review_has_a_link_that_works_when_the_last_has_expired(
+    api: Api, officer: Officer, report_id: str
+):
+    first = decline_by_policy(api, report_id)
+    request_review(deliver().pk)
+
+    with time_machine.travel(now() + timedelta(days=settings.ACCESS_LINK_DAYS + 1)):
+        officer.decide(report_id, "APPROVED", replaces=first.pk)
+        answer_reviews(report_id)
+        told = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
+        visitor = Visitor(told.context["link"])
+        visitor.open()
+
+        page = visitor.browser.get(visitor.page, follow=True)
+
+    assert page.status_code == 200
 
 
 def test_person_hears_of_the_approval_after_a_decline_that_no_notice_told(

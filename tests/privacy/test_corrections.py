@@ -4,6 +4,7 @@ import io
 from datetime import timedelta
 
 import pytest
+import time_machine
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.test import Client
@@ -40,6 +41,7 @@ from verification.checks.due_checks import claim
 from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
 from verification.checks.results import Completed, record_outcomes
+from verification.consents.links import renew_access_link
 from verification.db.ids import uuid7
 from verification.files import storage
 from verification.files.inspection import inspect
@@ -490,6 +492,20 @@ def test_confirmed_finding_stays_and_its_correction_is_not_withdrawn(api: Api):
     assert "register says" not in correction.request.reason
     with pytest.raises(NotWithdrawable):
         withdraw(correction.pk)
+
+
+def test_answer_has_a_link_that_works_when_the_last_has_expired(api: Api):
+    correction = in_review(api)
+    with transaction.atomic():
+        renew_access_link(locked_reports().get(pk=correction.report_id))
+
+    with time_machine.travel(now() + settings.ACCESS_LINK_DAYS * DAY + DAY):
+        corrections.confirm(correction.pk, reviewer(), REASON)
+        told = Notification.objects.get(kind="CORRECTION_ANSWER")
+        visitor = Visitor(told.context["link"])
+        visitor.open()
+
+        assert visitor.get("data/").status_code == 200
 
 
 def test_decision_without_a_reason_is_refused(api: Api):

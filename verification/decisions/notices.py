@@ -13,7 +13,7 @@ service of the notice, and stops while a correction or a review is open.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -246,7 +246,7 @@ def _tell(
     at: datetime,
 ) -> None:
     """Write the news of a decline to the person who got its notice."""
-    if not (link := _link_of(report, at)):
+    if not (link := link_of(report, at)):
         return
     context = {**report.workspace.requester.message_context, "link": link, **news}
     kind, language = Kind.REVIEW_ANSWER, notice.language or BILINGUAL
@@ -547,7 +547,7 @@ def _send(report: Report, notice: AdverseNotice, at: datetime) -> None:
 def _messages(
     report: Report, notice: AdverseNotice, at: datetime
 ) -> list[OutgoingMessage]:
-    link = _link_of(report, at)
+    link = link_of(report, at)
     if not link:
         return []
     context = {**report.workspace.requester.message_context, "link": link}
@@ -572,10 +572,12 @@ def channels_to(report: Report) -> list[Channel]:
     return [one for one in found if one == Channel.EMAIL or has_sms]
 
 
-def _link_of(report: Report, at: datetime) -> str:
+def link_of(
+    report: Report, at: datetime, url: Callable[[UUID, int], str] = links.notice_url
+) -> str:
     """Return the link to the notice; "" for a company, or if it is not the subject's.
 
-    A link that still works stays, as the person may have it open.
+    A link that does not expire stays, as the person may have it open.
     """
     rows = Consent.objects.select_for_update(no_key=True)
     consent = rows.filter(report=report).first()
@@ -587,7 +589,7 @@ def _link_of(report: Report, at: datetime) -> str:
             consent = renew_access_link(report)
     except AccessNotSendable:
         return ""
-    return links.notice_url(consent.pk, consent.generation)
+    return url(consent.pk, consent.generation)
 
 
 def _keeps_link(consent: Consent, at: datetime) -> bool:

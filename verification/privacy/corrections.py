@@ -37,6 +37,7 @@ from verification.checks.models import CheckDefinition, CheckResult, ResultStatu
 from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import refresh_case
 from verification.decisions.decide import take_back_outdated
+from verification.decisions.notices import link_of
 from verification.decisions.policies import schedule_policy
 from verification.files.storage import StoredFile, delete_unused, store
 from verification.files.uploads import UploadedFile
@@ -615,7 +616,10 @@ def _subject_messages(
     """Return the receipt of a correction, or the decision and its reason."""
     consent = getattr(report, "consent", None)
     url = ""
-    if consent and consent.token_digest:
+    if correction.status in {C.CORRECTED, C.CONFIRMED}:
+        # The link that the subject has used may have expired since.
+        url = link_of(report, now(), links.consent_url)
+    elif consent and consent.token_digest:
         url = links.consent_url(consent.pk, consent.generation)
     context = {
         **report.workspace.requester.message_context,

@@ -10,13 +10,12 @@ from uuid import UUID
 
 from django.db import transaction
 
-from verification.consents.models import Consent
 from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import open_case
 from verification.decisions.decide import successor_of
 from verification.decisions.models import AdverseNotice, CaseCause, FactKind, NoticeFact
+from verification.decisions.notices import link_of
 from verification.jobs.queue import job
-from verification.links import notice_url
 from verification.notifications.models import BILINGUAL, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -73,15 +72,11 @@ def answer_reviews(report_id: str) -> None:
 def _answer(report: Report, request: SubjectRequest) -> list[OutgoingMessage]:
     """Return the messages that say where the answer is."""
     notice = report.notices.filter(reviewed_at__isnull=False).order_by("-pk").first()
-    consent = Consent.objects.filter(report=report).first()
     is_newer = report.notices.filter(created_at__gte=request.received_at).exists()
-    if notice is None or consent is None or consent.token_digest is None or is_newer:
-        # The notice of the new decline says it.
+    # The notice of a new decline says it.
+    if notice is None or is_newer or not (link := link_of(report, now())):
         return []
-    context = {
-        **report.workspace.requester.message_context,
-        "link": notice_url(consent.pk, consent.generation),
-    }
+    context = {**report.workspace.requester.message_context, "link": link}
     return messages_to(
         report.subject or {},
         report,
