@@ -2,16 +2,18 @@
 
 import io
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from pypdf import PdfReader
 
 from tests.world.clients import Api, erase
 from tests.world.decisions import Officer
 from tests.world.notices import decline, decline_by_policy, deliver, wait
 from tests.world.subject import Visitor, newest_code, visible_text
-from verification.decisions.decide import withdraw
+from verification.decisions.decide import finish_waiting_declines, withdraw
 from verification.decisions.models import AdverseNotice, NoticeFact
 from verification.documents.decline_notice import notice_pdf
 from verification.notifications.models import Kind, Notification
@@ -185,6 +187,33 @@ def test_waiting_decline_says_until_when(api: Api, officer: Officer, subject: Vi
     deliver()
 
     assert "does not count yet. Until" in visible_text(proved(reader()))
+
+
+@pytest.mark.parametrize(
+    ("status", "on_page", "in_pdf"),
+    [
+        ("APPROVED", "your application is approved", "your application is approved"),
+        ("REVIEW", "has taken this decision back", "Taken back: it does not count."),
+    ],
+)
+def test_page_and_pdf_say_what_replaced_a_decline_after_its_wait(
+    api: Api,
+    officer: Officer,
+    subject: Visitor,
+    status: str,
+    on_page: str,
+    in_pdf: str,
+):
+    wait(5, api)
+    made = decline(officer, subject.report_id)
+    with time_machine.travel(deliver().waits_until + timedelta(minutes=1)):
+        finish_waiting_declines()
+
+    officer.decide(subject.report_id, status, replaces=made.pk)
+
+    assert on_page in visible_text(proved(reader()))
+    pdf = PdfReader(io.BytesIO(notice_pdf(AdverseNotice.objects.get())))
+    assert in_pdf in " ".join(pdf.pages[0].extract_text().split())
 
 
 def test_withdrawn_decline_says_so(api: Api, officer: Officer, subject: Visitor):

@@ -22,6 +22,13 @@ from verification.values.formats import one_line
 from verification.values.local_time import FULL_FORMAT, format_nairobi
 from workspaces.models import Environment
 
+# The later decision -> the state of the decline. A review decides nothing yet.
+SUCCEEDED: dict[str, str] = {
+    DecisionStatus.APPROVED: "APPROVED",
+    DecisionStatus.DECLINED: "REPLACED",
+    DecisionStatus.REVIEW: "WITHDRAWN",
+}
+
 
 def notice_pdf(
     notice: AdverseNotice, language: str = "en", *, proof: bool = False
@@ -35,7 +42,9 @@ def notice_pdf(
 def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, Any]:
     report, decision = notice.report, notice.decision
     requester = report.workspace.requester
-    waits = notice.counts_from
+    state = state_of(decision)
+    # A decline that counted after its wait keeps the time.
+    waits = notice.counts_from if state in {"", DecisionState.WAITING} else None
     return {
         "language": language,
         "number": notice.number,
@@ -45,7 +54,7 @@ def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, 
         "person": one_line((report.subject or {}).get("fullName", "")),
         "reference": one_line(report.reference or ""),
         "at": format_nairobi(decision.created_at, FULL_FORMAT),
-        "state": "" if waits else _state_of(decision),
+        "state": "" if waits else state,
         "waitsUntil": format_nairobi(waits, FULL_FORMAT) if waits else "",
         "restsOnBureau": notice.rests_on_bureau,
         "isAutomated": notice.is_automated,
@@ -69,11 +78,10 @@ def _data_of(notice: AdverseNotice, language: str, *, proof: bool) -> dict[str, 
     }
 
 
-def _state_of(decision: Decision) -> str:
+def state_of(decision: Decision) -> str:
     """Return the present state of the decline; "" if it counts."""
     if later := successor_of(decision):
-        is_approved = later.status == DecisionStatus.APPROVED
-        return "APPROVED" if is_approved else "REPLACED"
+        return SUCCEEDED[later.status]
     return "" if decision.state == DecisionState.FINAL else decision.state
 
 

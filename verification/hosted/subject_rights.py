@@ -30,12 +30,10 @@ from verification.decisions import notices
 from verification.decisions.decide import successor_of
 from verification.decisions.models import (
     AdverseNotice,
-    DecisionState,
-    DecisionStatus,
     FactKind,
     reason_text,
 )
-from verification.documents.decline_notice import notice_pdf
+from verification.documents.decline_notice import notice_pdf, state_of
 from verification.files.uploads import ACCEPTED, status_of
 from verification.hosted import forms
 from verification.hosted.consent import OpenConsent
@@ -386,7 +384,6 @@ def _notice_path(visited: OpenConsent, notice: AdverseNotice) -> str:
 def _notice_context(notice: AdverseNotice) -> dict[str, Any]:
     language = get_language() or "en"
     decision = notice.decision
-    successor = successor_of(decision)
     disputable = CheckResult.objects.filter(
         pk__in=notice.result_ids, status=ResultStatus.COMPLETED, disputed_at=None
     )
@@ -397,12 +394,8 @@ def _notice_context(notice: AdverseNotice) -> dict[str, Any]:
         "bureaus": notices.bureaus_of(notice),
         "law": notices.law(language),
         "free_copy": notices.free_copy(language),
-        "is_waiting": decision.state == DecisionState.WAITING,
-        "is_withdrawn": decision.state == DecisionState.WITHDRAWN,
-        # The decision that replaces it
-        "later": successor,
-        "is_approved": bool(successor and successor.status == DecisionStatus.APPROVED),
-        "can_be_reviewed": notice.can_be_reviewed and successor is None,
+        "state": state_of(decision),
+        "can_be_reviewed": notice.can_be_reviewed and successor_of(decision) is None,
         "results": disputable.select_related("definition"),
         "review_days": settings.SUBJECT_REQUEST_DAYS[RequestKind.REVIEW],
     }
