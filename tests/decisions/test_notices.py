@@ -61,6 +61,7 @@ from verification.jobs.names import JobName
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Kind, Notification
 from verification.notifications.recipients import block
+from verification.notifications.templates import write_email
 from verification.privacy import corrections
 from verification.privacy.access import _notice_json
 from verification.privacy.models import Origin, SubjectRequest
@@ -90,9 +91,10 @@ def test_decline_after_a_credit_check_is_served(
     assert message.recipient == EMAIL
     assert message.report_id == AdverseNotice.objects.get().report_id
     # The reasons are on the page alone.
-    assert message.context.keys() <= {
-        "requester", "requesterContact", "firstName", "link"
+    assert message.context.keys() == {
+        "requester", "requesterContact", "link", "expiresAt"
     }  # fmt: skip
+    assert "The link works until" in write_email(message).text
     notice = AdverseNotice.objects.get()
     assert (notice.rests_on_bureau, notice.is_automated) == (True, False)
     assert notice.bureaus == ["sandbox"]

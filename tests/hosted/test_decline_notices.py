@@ -291,6 +291,8 @@ def test_decision_of_a_person_answers_the_review(
     assert "A person looked at it on" in text
     sent = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
     assert sent.context["link"].endswith("/notice")
+    # The link of a consent that the subject gave does not expire.
+    assert "expiresAt" not in sent.context
 
 
 def test_decline_that_counts_no_more_offers_no_review(

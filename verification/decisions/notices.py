@@ -64,7 +64,7 @@ from verification.reports.hosted_links import RESEND_INTERVAL, require_resend_in
 from verification.reports.models import Report
 from verification.reports.status import lock_report, record_note
 from verification.values.clock import now
-from verification.values.local_time import NAIROBI
+from verification.values.local_time import NAIROBI, utc_text
 from verification.values.masking import mask_email, mask_end
 from workspaces.members import Permission, require_present
 from workspaces.models import Client, Environment, Member
@@ -248,7 +248,7 @@ def _tell(
     """Write the news of a decline to the person who got its notice."""
     if not (link := link_of(report, at)):
         return
-    context = {**report.workspace.requester.message_context, "link": link, **news}
+    context = {**report.workspace.requester.message_context, **link, **news}
     kind, language = Kind.REVIEW_ANSWER, notice.language or BILINGUAL
     notify(*messages_to(report.subject or {}, report, kind, cause, context, language))
 
@@ -550,7 +550,7 @@ def _messages(
     link = link_of(report, at)
     if not link:
         return []
-    context = {**report.workspace.requester.message_context, "link": link}
+    context = {**report.workspace.requester.message_context, **link}
     found = messages_to(
         report.subject or {},
         report,
@@ -574,22 +574,26 @@ def channels_to(report: Report) -> list[Channel]:
 
 def link_of(
     report: Report, at: datetime, url: Callable[[UUID, int], str] = links.notice_url
-) -> str:
-    """Return the link to the notice; "" for a company, or if it is not the subject's.
+) -> dict[str, str]:
+    """Return the `link` to the notice for a message, with `expiresAt` if it expires.
 
-    A link that does not expire stays, as the person may have it open.
+    It is empty for a company, or if the link is not the subject's. A link that does not
+    expire stays, as the person may have it open.
     """
     rows = Consent.objects.select_for_update(no_key=True)
     consent = rows.filter(report=report).first()
     if consent is None:
-        return ""
+        return {}
     consent.report = report
     try:
         if not _keeps_link(consent, at):
             consent = renew_access_link(report)
     except AccessNotSendable:
-        return ""
-    return url(consent.pk, consent.generation)
+        return {}
+    link = {"link": url(consent.pk, consent.generation)}
+    if consent.status not in DECIDED_STATUSES and consent.expires_at:
+        link["expiresAt"] = utc_text(consent.expires_at)
+    return link
 
 
 def _keeps_link(consent: Consent, at: datetime) -> bool:

@@ -618,7 +618,7 @@ def _subject_messages(
     url = ""
     if correction.status in {C.CORRECTED, C.CONFIRMED}:
         # The link that the subject has used may have expired since.
-        url = link_of(report, now(), links.consent_url)
+        url = link_of(report, now(), links.consent_url).get("link", "")
     elif consent and consent.token_digest:
         url = links.consent_url(consent.pk, consent.generation)
     context = {

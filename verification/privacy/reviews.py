@@ -76,7 +76,7 @@ def _answer(report: Report, request: SubjectRequest) -> list[OutgoingMessage]:
     # The notice of a new decline says it.
     if notice is None or is_newer or not (link := link_of(report, now())):
         return []
-    context = {**report.workspace.requester.message_context, "link": link}
+    context = {**report.workspace.requester.message_context, **link}
     return messages_to(
         report.subject or {},
         report,
