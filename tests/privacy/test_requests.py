@@ -132,10 +132,17 @@ def test_mail_is_sent_and_names_nobody(officers: list[str], workspace: Workspace
     assert "Wanjiku" not in body
 
 
-def test_owner_is_reminded_of_corrections_in_the_workspace(workspace: Workspace):
+@pytest.mark.parametrize(
+    ("kind", "page"), [("CORRECTION", "corrections/"), ("REVIEW", "queue/")]
+)
+def test_owner_is_reminded_of_what_the_workspace_answers(
+    workspace: Workspace, kind: str, page: str
+):
     owner = create_member(workspace, "OWNER")
-    row = correction(workspace, received_at=now() - 12 * DAY)
-    enter_request(workspace=workspace, environment="production")
+    live = {"workspace": workspace, "environment": "production"}
+    row = enter_request(kind=RequestKind(kind), **live)
+    enter_request(**live)
+    SubjectRequest.objects.update(due_at=now() + DAY)
 
     remind_of_deadlines()
 
@@ -143,7 +150,7 @@ def test_owner_is_reminded_of_corrections_in_the_workspace(workspace: Workspace)
     assert (to, late) == (owner.user.email, [])
     assert [line.partition(",")[0] for line in due] == [row.number]
     (mail_row,) = Notification.objects.filter(kind="REQUESTS_DUE")
-    assert mail_row.context["url"].endswith(f"{workspace.pk}/production/corrections/")
+    assert mail_row.context["url"].endswith(f"{workspace.pk}/production/{page}")
 
 
 def test_answered_requests_and_the_sandbox_are_not_reminded(

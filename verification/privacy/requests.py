@@ -170,28 +170,36 @@ def _messages_to_officer(
 def _messages_to_owners(
     rows: Sequence[SubjectRequest], at: datetime
 ) -> list[OutgoingMessage]:
-    """Return a message for each workspace: the client itself answers these kinds."""
-    by_workspace: dict[Workspace, list[SubjectRequest]] = defaultdict(list)
+    """Return a message for each page of a workspace that answers some of them."""
+    by_page: dict[tuple[Workspace, str], list[SubjectRequest]] = defaultdict(list)
     for row in rows:
-        is_theirs = row.kind == RequestKind.CORRECTION or row.proved_address
-        if is_theirs and row.workspace:
-            by_workspace[row.workspace].append(row)
+        page = _page_to_answer(row)
+        if page and row.workspace:
+            by_page[row.workspace, page].append(row)
     return [
         OutgoingMessage(
             Kind.REQUESTS_DUE,
             Channel.EMAIL,
             cause=f"requests-due:{own[0].pk}:{utc_text(at)}:owner",
             recipient=workspace.contact_email,
-            context=_reminder_context(own, at, _corrections_url(workspace)),
+            context=_reminder_context(own, at, _console_url(workspace, page)),
             workspace_id=workspace.pk,
         )
-        for workspace, own in by_workspace.items()
+        for (workspace, page), own in by_page.items()
     ]
 
 
-def _corrections_url(workspace: Workspace) -> str:
+def _page_to_answer(row: SubjectRequest) -> str:
+    """Return the page on which the client itself answers this kind, or ""."""
+    if row.kind == RequestKind.REVIEW:
+        return "queue"
+    is_theirs = row.kind == RequestKind.CORRECTION or row.proved_address
+    return "corrections" if is_theirs else ""
+
+
+def _console_url(workspace: Workspace, page: str) -> str:
     place = [workspace.pk, Environment.PRODUCTION.value]
-    return settings.BASE_URL + reverse("console:corrections", args=place)
+    return settings.BASE_URL + reverse(f"console:{page}", args=place)
 
 
 def _reminder_context(
