@@ -15,7 +15,6 @@ CONTEXT = {
     "purpose": "Loan application",
     "link": LINK,
     "expiresAt": "2026-12-05T08:15:30.123456Z",
-    "firstName": "Wanjiku",
 }
 
 
