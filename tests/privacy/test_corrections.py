@@ -49,6 +49,7 @@ from verification.files.storage import read_content
 from verification.files.uploads import UploadedFile
 from verification.golive.applications import ActingUser
 from verification.notifications.models import Notification
+from verification.notifications.templates import write_email
 from verification.payments.payer_messages import build_receipt
 from verification.privacy import corrections
 from verification.privacy.access import load_reports
@@ -506,6 +507,7 @@ def test_answer_has_a_link_that_works_when_the_last_has_expired(api: Api):
         visitor.open()
 
         assert visitor.get("data/").status_code == 200
+    assert "The link works until" in write_email(told).text
 
 
 def test_decision_without_a_reason_is_refused(api: Api):

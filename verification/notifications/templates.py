@@ -189,7 +189,7 @@ def _clean_context(notification: Notification) -> dict[str, Any]:
     context["operator"] = settings.OPERATOR_NAME
     context["contact"] = settings.OPERATOR_CONTACT
     context |= _client_lines(notification)
-    for name in ("expiresAt", "failingSince", "happenedAt"):
+    for name in ("expiresAt", "linkEnds", "failingSince", "happenedAt"):
         if context.get(name):
             moment = datetime.fromisoformat(context[name])
             context[name] = moment.astimezone(NAIROBI)

@@ -615,12 +615,12 @@ def _subject_messages(
 ) -> list[OutgoingMessage]:
     """Return the receipt of a correction, or the decision and its reason."""
     consent = getattr(report, "consent", None)
-    url = ""
+    link: dict[str, str] = {}
     if correction.status in {C.CORRECTED, C.CONFIRMED}:
         # The link that the subject has used may have expired since.
-        url = link_of(report, now(), links.consent_url).get("link", "")
+        link = link_of(report, now(), links.consent_url)
     elif consent and consent.token_digest:
-        url = links.consent_url(consent.pk, consent.generation)
+        link = {"link": links.consent_url(consent.pk, consent.generation)}
     context = {
         **report.workspace.requester.message_context,
         "number": correction.request.number,
@@ -628,7 +628,8 @@ def _subject_messages(
         "decision": correction.status,
         "reason": correction.reason or "",
         "expiresAt": utc_text(correction.due_at),
-        "link": url,
+        "link": link.get("link", ""),
+        "linkEnds": link.get("expiresAt"),
     }
     language = (correction.statement or {}).get("language", "")
     cause = f"correction:{correction.pk}:{cause}"
