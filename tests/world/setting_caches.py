@@ -1,8 +1,8 @@
-"""What a process keeps of its settings, and forgets when a test changes one.
+"""Caches of the test process that a changed setting empties.
 
-All test clients share one chain of middlewares, as those of a web server do. A client
-would build a chain for its first request, which takes a millisecond. A middleware may
-have read the changed setting, so the next client builds it anew.
+All test clients share one chain of middlewares, as the requests of a web server do. A
+client would build a chain for its first request, which takes a millisecond. A
+middleware may have read the changed setting, so the next client builds the chain anew.
 """
 
 from typing import Any

@@ -299,7 +299,7 @@ PROBLEM_PARTS: dict[str, Schema] = {
     **_any_of([f"{REF}ProblemCode", f"{REF}LaunchObstacle"]),
     "MemberError": MEMBER_ERROR,
 }
-# What a problem's example has besides its explanation
+# Members of the problems' examples, beside those that every problem has
 EXAMPLE_MEMBERS: dict[str, Schema] = {
     "validation-failed": {
         "detail": "reports[0].subject.idNumber is missing; IDENTITY needs idNumber.",

@@ -69,7 +69,7 @@ from workspaces.members import Permission, lock_workspace, require_present
 from workspaces.models import Client, Member, Workspace
 
 DRY_RUN_REPORTS = 1000
-# The reports of a suspended workspace are asked about again after this time.
+# The job asks again about a report of a suspended workspace after this time.
 SUSPENDED_DELAY = timedelta(hours=1)
 
 DECIDED = """
