@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from monitoring.models import Rule
@@ -283,11 +284,16 @@ def fill_further_ids() -> None:
             subject = Subject.of(report.subject) if report.subject else None
             if subject and subject.search_name != report.search_name:
                 terms = Terms(report.workspace_id, report.environment)
-                entry.terms = list(terms.of(report.pk, subject, report.reference))
-                same = Report.objects.filter(search_name=report.search_name)
-                same.filter(pk=report.pk).update(search_name=subject.search_name)
+                with transaction.atomic():
+                    same = Report.objects.filter(search_name=report.search_name)
+                    folded = {"search_name": subject.search_name}
+                    if same.filter(pk=report.pk).update(**folded):
+                        entries.filter(pk=entry.pk).update(
+                            further_ids=entry.further_ids,
+                            terms=terms.of(report.pk, subject, report.reference),
+                        )
         # A correction may have written the row since it was read.
-        entries.bulk_update(some, ["further_ids", "terms"])
+        entries.bulk_update(some, ["further_ids"])
     objections = SubjectRequest.objects.filter(
         kind=RequestKind.OBJECTION, further_ids=None, report__erased_at=None
     )
