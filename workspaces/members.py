@@ -21,7 +21,7 @@ from verification import links
 from verification.db.encryption import keyed_hash
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
-from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.values.clock import now
 from verification.values.local_time import utc_text
@@ -413,8 +413,6 @@ def _send_invitation(invitation: Invitation, token: str) -> None:
                 "expiresAt": utc_text(invitation.expires_at),
                 "operator": settings.OPERATOR_NAME,
             },
-            # The language of the invitee is not known.
-            language=BILINGUAL,
             workspace_id=invitation.workspace_id,
         )
     )

@@ -317,7 +317,7 @@ def test_killed_job_sends_the_message_next_time(api, tester, clock, monkeypatch)
     """The window moves on in the transaction that stores the message."""
     end_reports(api)
     clock.pass_by(minutes=2)
-    monkeypatch.setattr("verification.digests.messages.BILINGUAL", "no language")
+    monkeypatch.setattr("verification.digests.messages.utc_text", ("x" * 99).format)
     with pytest.raises(Exception, match="too long"):
         send_news()
     monkeypatch.undo()

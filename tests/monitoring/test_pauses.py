@@ -433,7 +433,9 @@ def test_one_message_names_all_rules_paused_by_a_job(live_api: Api):
 
     (sent,) = mail.outbox
     assert sent.to == ["owner@acacia.test"]
-    assert sent.subject == "12 monitoring rules are paused"
+    english, kiswahili = sent.subject.split(" / ")
+    assert english == "12 monitoring rules are paused"
+    assert kiswahili == "Kanuni 12 za ufuatiliaji zimesimamishwa"
     assert "the balance did not cover the next run" in sent.body
     assert str(rules[0].pk) in sent.body
     assert "loan-0" not in sent.body

@@ -216,7 +216,7 @@ def test_link_blocks_only_by_its_own_message(send_request):
 
 
 def test_recipient_of_an_sms_blocks_sender_by_its_link(send_request, sms_gateway):
-    row = send_request(channel=Channel.SMS, recipient=NUMBER)
+    row = send_request(channel=Channel.SMS, recipient=NUMBER, language="en")
     send_due_notifications()
 
     ((_number, text),) = sms_gateway.sent

@@ -44,7 +44,9 @@ def test_owner_gets_balance_and_threshold(low_api: Api):
 
     (message,) = mail.outbox
     assert message.to == ["owner@acacia.test"]
-    assert message.subject == "Your balance is low: KES 950.00 left"
+    english, kiswahili = message.subject.split(" / ")
+    assert english == "Your balance is low: KES 950.00 left"
+    assert kiswahili == "Salio lako ni dogo: KES 950.00"
     assert "The balance of Acacia Lenders is KES 950.00. We write" in message.body
     assert "no more than KES 1,000.00" in message.body
     assert str(low_api.workspace.pk) in message.body

@@ -23,7 +23,7 @@ from verification.backoffice.approvals import (
     is_second_person,
 )
 from verification.backoffice.roles import SUPERUSER, is_superuser
-from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import (
     OutgoingMessage,
     cancel,
@@ -131,8 +131,6 @@ def invite(user: User, *, by: User) -> None:
                 "expiresAt": utc_text(invitation.expires_at),
                 "operator": settings.OPERATOR_NAME,
             },
-            # The colleague's language is not known yet.
-            language=BILINGUAL,
         )
     )
 

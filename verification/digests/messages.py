@@ -28,7 +28,7 @@ from verification.digests.news import (
     row_urls,
 )
 from verification.jobs.queue import beat, job
-from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI, utc_text
@@ -127,7 +127,6 @@ def _news(
                 "more": count - len(urls),
                 **links_of(member, off_name(environment, kind), environment),
             },
-            language=BILINGUAL,
             workspace_id=window.workspace_id,
             sandbox=environment == Environment.SANDBOX,
         )
@@ -209,7 +208,6 @@ def _digest(
             "sandboxLines": sandbox,
             **links_of(member, DIGEST, place),
         },
-        language=BILINGUAL,
         workspace_id=member.workspace_id,
         sandbox=not production,
     )

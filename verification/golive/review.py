@@ -24,11 +24,12 @@ from verification.golive.applications import (
     is_company_checked,
 )
 from verification.golive.models import Application, NameChange, Status
-from verification.notifications.models import BILINGUAL, Channel, Kind
+from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.reports.launch import retry
 from verification.reports.status import NotRetryable
 from workspaces import keys
+from workspaces.ledger import InsufficientBalance
 from workspaces.models import Client, Environment, Member, Role, full_name
 
 KEY_NAME = "Production"

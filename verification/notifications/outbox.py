@@ -26,10 +26,10 @@ from verification.jobs.names import JobName
 from verification.jobs.queue import job, job_row, schedule_job
 from verification.notifications.mailbox import delete_emails_before
 from verification.notifications.models import (
+    BILINGUAL,
     Channel,
     DailyCount,
     Kind,
-    Language,
     Notification,
     NotificationStatus,
     RefusedAddress,
@@ -69,7 +69,7 @@ class OutgoingMessage:
     cause: str
     recipient: str
     context: dict[str, Any]
-    language: str = Language.ENGLISH.value
+    language: str = BILINGUAL
     workspace_id: UUID | None = None
     sandbox: bool = False
     # The report that it is about, with which it is erased.

@@ -20,7 +20,7 @@ from django.db.models import F, Func, Q, QuerySet, Value
 
 from verification.db.ids import uuid7
 from verification.jobs.queue import job
-from verification.notifications.models import Channel
+from verification.notifications.models import Channel, Language
 from verification.notifications.models import Kind as NotificationKind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.payments.models import (
@@ -220,6 +220,8 @@ def _send_email(among: QuerySet[OperatorAlert]) -> None:
                 cause=f"payment-trouble:{alerts[0].pk}:{number}",
                 recipient=address,
                 context=context,
+                # As the lines are
+                language=Language.ENGLISH,
             )
             for number, address in enumerate(settings.OPERATOR_ALERTS)
         )
