@@ -73,7 +73,7 @@ def _disable(
 ) -> None:
     """Disable the configuration. Its deliveries wait until it is enabled again."""
     disabled = _unless_replaced(configuration, enabled=True).update(
-        enabled=False, disabled_at=at, disabled_reason=reason
+        enabled=False, disabled_at=at, disabled_reason=reason, updated_at=at
     )
     if disabled:
         schedule_job(notify_disabled, configuration.pk)

@@ -114,6 +114,7 @@ def test_410_disables_until_the_client_enables_again(
     send_due_deliveries()
     configuration = Configuration.objects.get()
     assert (configuration.enabled, configuration.disabled_reason) == (False, "GONE")
+    assert configuration.updated_at == configuration.disabled_at
     assert delivery_statuses() == {"FAILED": 1}
     run_mails()
     assert "410" in mail.outbox[0].body
