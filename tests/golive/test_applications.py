@@ -40,7 +40,7 @@ from verification.golive.models import Application, Document, DocumentKind
 from verification.reports.models import Report
 from verification.settings import STORAGES
 from workspaces import rate_limits
-from workspaces.create import OPERATOR_ID
+from workspaces.create import OPERATOR_ID, operator_account
 from workspaces.models import Account, LedgerEntry, Workspace
 
 
@@ -296,6 +296,17 @@ def test_operator_is_billed_in_production_without_a_balance(owner, settings):
 
     account = Account.objects.get(workspace=OPERATOR_ID, environment="production")
     assert (account.billing, account.balance) == ("POSTPAID", -300)
+
+
+def test_submission_waits_while_the_operator_may_owe_no_more(owner):
+    operator_account("sandbox")
+    Account.objects.filter(workspace=OPERATOR_ID).update(ceiling=299)
+    draft(owner.member)
+
+    told = owner.messages_after("golive-submit", {"confirmed": "on"})
+
+    assert told == ["We cannot take it now. Submit it again later."]
+    assert Application.objects.get().status == "DRAFT"
 
 
 def test_submission_needs_confirmation_and_all_documents(owner):

@@ -46,7 +46,8 @@ from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
 from verification.notifications.outbox import NotResendable, send_again
 from workspaces import keys
-from workspaces.models import ApiKey, Member, Workspace
+from workspaces.create import OPERATOR_ID
+from workspaces.models import Account, ApiKey, Member, Workspace
 
 pytestmark = pytest.mark.django_db
 SENT = {"_form_submitted": "on"}
@@ -227,6 +228,10 @@ def test_failed_check_is_retried_and_prevents_approval(
 
     assert "no source for" in take_messages(act(office, "check_again", application))[-1]
     request.getfixturevalue("live_source")
+    operator = Account.objects.filter(workspace=OPERATOR_ID)
+    operator.update(ceiling=1)
+    assert "its ceiling" in take_messages(act(office, "check_again", application))[-1]
+    operator.update(ceiling=None)
 
     act(office, "check_again", application)
 

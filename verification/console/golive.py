@@ -48,6 +48,7 @@ from verification.reports.request import InvalidRequest
 from verification.values import formats
 from verification.values.identifiers import KRA_PIN
 from verification.web.pages import REQUIRED_ERROR
+from workspaces.ledger import InsufficientBalance
 from workspaces.members import Permission
 
 VOLUMES = [
@@ -162,6 +163,8 @@ SUBMISSION_REFUSALS: Refusals = {
     applications.Incomplete: _("A document is missing."),
     applications.NoContact: _("Say in the company's part where people reach you."),
     InvalidRequest: _("The company cannot be checked as it is described. Correct it."),
+    # Of the operator, who pays for the check
+    InsufficientBalance: _("We cannot take it now. Submit it again later."),
     applications.Suspended: UNCHANGEABLE,
     applications.NotEditable: _("It is submitted already."),
     applications.WrongStatus: _("It is submitted already."),

@@ -171,8 +171,8 @@ def submit(
     """Submit the draft, make the workspace a business, and order the company's check.
 
     The check runs in `checked_in` in place of GO_LIVE_ENVIRONMENT. Raises NotEditable,
-    Incomplete, NoContact, Suspended, and InvalidRequest if the details do not make an
-    order.
+    Incomplete, NoContact, Suspended, InsufficientBalance of the operator, and
+    InvalidRequest if the details do not make an order.
     """
     require_permission(member, Permission.GO_LIVE)
     environment = checked_in or settings.GO_LIVE_ENVIRONMENT

@@ -100,7 +100,7 @@ def check_again(application_id: Any, by: ActingUser) -> None:
     client = Client.of(report.workspace, report.environment, actor)
     try:
         retry(client, report.pk)
-    except NotRetryable as e:
+    except (NotRetryable, InsufficientBalance) as e:
         raise DecisionRefused(str(e)) from e
     action = f"{audit.noun(application)}.checked-again"
     audit.record(action, by.actor, application)
@@ -179,8 +179,6 @@ def _mail(
         cause=f"go-live:{kind.value}:{about.pk}:{user.pk}",
         recipient=user.email,
         context=context,
-        # The service does not know the recipients' language.
-        language=BILINGUAL,
         workspace_id=about.workspace_id,
     )
 
