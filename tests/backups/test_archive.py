@@ -7,6 +7,8 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,17 @@ def url(db: None, settings: Any, tmp_path: Path) -> str:
     url = database_url("postgres", connection.settings_dict["NAME"])
     settings.DATABASE_DIRECT_URL = url
     return url
+
+
+@pytest.fixture
+def new_database(url: str) -> Iterator[str]:
+    """Create an empty database for a restore; return its URL."""
+    name = f"{connection.settings_dict['NAME']}_restored"
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute(f"DROP DATABASE IF EXISTS {name}")
+        server.execute(f"CREATE DATABASE {name}")
+        yield database_url("postgres", name)
+        server.execute(f"DROP DATABASE {name}")
 
 
 def storage_of(folder: Path) -> dict[str, Any]:
@@ -297,22 +310,38 @@ def test_folder_without_a_manifest_is_no_backup(tmp_path: Path, manifest: str):
         read_backup(tmp_path)
 
 
+def test_backup_of_1_0_is_restored_after_a_way_back(
+    url: str, settings: Any, tmp_path: Path, new_database: str
+) -> None:
+    """It counts each partition beside the table that has its rows."""
+    made = write_backup(tmp_path / "backups")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'"
+        )
+        partitions = {name: 0 for (name,) in cursor.fetchall()}
+    assert partitions
+    manifest = read_backup(made)
+    settings.DATABASE_DIRECT_URL = new_database
+
+    restore_backup(made, replace(manifest, rows=manifest.rows | partitions))
+
+
 def test_nothing_starts_on_a_database_whose_restore_was_interrupted(
-    url: str, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str,
+    settings: Any,
+    tmp_path: Path,
+    new_database: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its rows may be there without their constraints."""
     made = write_backup(tmp_path / "backups")
-    name = f"{connection.settings_dict['NAME']}_restored"
-    settings.DATABASE_DIRECT_URL = database_url("postgres", name)
+    settings.DATABASE_DIRECT_URL = new_database
     monkeypatch.setattr(archive, "_run", interrupt)
-    with psycopg.connect(url, autocommit=True) as server:
-        server.execute(f"DROP DATABASE IF EXISTS {name}")
-        server.execute(f"CREATE DATABASE {name}")
-        with pytest.raises(KeyboardInterrupt):
-            restore_backup(made, read_backup(made))
-        with psycopg.connect(settings.DATABASE_DIRECT_URL) as restored:
-            left = restored.execute(archive.TABLES).fetchall()
-        server.execute(f"DROP DATABASE {name}")
+    with pytest.raises(KeyboardInterrupt):
+        restore_backup(made, read_backup(made))
+    with psycopg.connect(new_database) as restored:
+        left = restored.execute(archive.TABLES).fetchall()
     with connection.cursor() as cursor:
         for (table,) in left:
             cursor.execute(f"CREATE TABLE {table} ()")
