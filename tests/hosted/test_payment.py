@@ -303,6 +303,7 @@ def test_page_shows_the_refund_of_a_surplus(api: Api):
     send_refunds()
     page = visitor.reads()
     assert "KES 1.00 was given back on" in page
+    assert "Amount KES 250.00" in page
     assert "Paid too much KES 1.00" in page
     assert visitor.payment.status == "PAID"
     assert visitor.get("receipt.pdf").content.startswith(b"%PDF")

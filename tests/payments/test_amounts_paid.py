@@ -9,6 +9,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
+from tests.documents.test_consent_receipts import pdf_text
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
@@ -28,6 +29,7 @@ from tests.world.payments import (
 from tests.world.payments import taker as taker
 from tests.world.refunds import GRACE, WANGARI, create_refund
 from tests.world.refunds import paystack_api as paystack_api
+from verification.documents.receipts import payment_receipt_pdf
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
 from verification.payments.links import expire_payments, payment_links, remind_payers
@@ -208,6 +210,8 @@ def test_parts_add_up_and_the_surplus_is_refunded(api: Api):
     counted = Checkout.objects.order_by("id").values_list("counted_amount", flat=True)
     assert list(counted) == [100, 30, 120]
     assert given_back() == {"OVERPAID": 5}
+    receipt = pdf_text(payment_receipt_pdf(last, "en"))
+    assert f"{last.number}: KES 120.00" in receipt
 
 
 def test_whole_amount_pays_alone_and_the_part_is_refunded(api: Api):

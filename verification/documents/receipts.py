@@ -161,7 +161,7 @@ def _payment_receipt(checkout: Checkout, language: str) -> dict[str, Any]:
         paid = list(Checkout.objects.paying(checkout.payment_id).order_by("id"))
     total = sum((one.counted_amount for one in paid), Decimal(0))
     surplus = sum((one.paid_amount or 0 for one in paid), Decimal(0)) - total
-    parts = [f"{one.number}: {currency} {one.paid_amount:,.2f}" for one in paid]
+    parts = [f"{one.number}: {currency} {one.counted_amount:,.2f}" for one in paid]
     return {
         "language": language,
         "number": checkout.number,

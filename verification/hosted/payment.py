@@ -652,7 +652,7 @@ def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]
         "provider": LABELS.get(checkout.provider, ""),
         "checkout": checkout,
         "payments": [
-            (c, format_money(c.paid_amount, c.paid_currency))
+            (c, format_money(c.counted_amount, c.paid_currency))
             for c in sorted(counted, key=lambda c: c.pk)
         ],
         "amount": format_money(paid, checkout.paid_currency),
