@@ -208,6 +208,9 @@ def resume_for_staff(rule_id: UUID) -> bool:
     if rule.pause_reason == PauseReason.BY_STAFF and rule.consent_withdrawn_at:
         # Now the client can resume it, with a new consent.
         rule.pause_reason = PauseReason.CONSENT_WITHDRAWN
+        restricted = {"report__restricted_at__gte": rule.consent_withdrawn_at}
+        if rule.runs.filter(**restricted).exists():
+            rule.pause_reason = PauseReason.OBJECTION
         rule.save(update_fields=["pause_reason"])
         return True
     _resume(rule, catalogue())

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from monitoring.models import Rule
-from monitoring.pauses import notify_paused
+from monitoring.pauses import notify_paused, pause_for_staff, resume_for_staff
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, error_codes, person
 from tests.world.decisions import APPROVE, decide, deciding_api
 from tests.world.deliveries import (
@@ -124,6 +124,9 @@ def test_rules_pause_and_their_runs_stop(api: Api, ended: str):
     assert rule_status(rule) == ("PAUSED", "OBJECTION")
     assert api.report(str(run))["status"] == "CANCELLED"
     assert launch_runs() == []
+    assert pause_for_staff(rule.pk)
+    assert resume_for_staff(rule.pk)
+    assert rule_status(rule) == ("PAUSED", "OBJECTION")
     notify_paused()
     (message,) = Notification.objects.filter(kind="MONITORING_PAUSED")
     assert message.context["reason"] == "OBJECTION"

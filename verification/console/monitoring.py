@@ -24,6 +24,7 @@ from monitoring.models import (
     check_states,
     list_alerts,
     list_rules,
+    lock_rule,
     recent_alerts,
     rules_of,
 )
@@ -361,7 +362,8 @@ def delete(place: Place, rule: UUID) -> HttpResponse:
 @post_required(Permission.MANAGE_MONITORING)
 def pause(place: Place, rule: UUID) -> HttpResponse:
     with transaction.atomic():
-        place.record("rule.paused", pause_for_client(place.client, rule))
+        if lock_rule(place.client, rule).is_active:
+            place.record("rule.paused", pause_for_client(place.client, rule))
     return place.to("monitoring-rule", success=_("The rule is paused."), rule=rule)
 
 
@@ -412,6 +414,8 @@ def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpRespo
         shown = place.request.POST.get("price")
         if rule.next_run_at <= now() and shown != _price_text(place, rule):
             raise orders.QuoteChanged
+        was_active = lock_rule(place.client, rule.pk).is_active
         found = resume_for_client(place.client, rule.pk, consent, catalogue())
-        place.record("rule.resumed", found)
+        if not was_active:
+            place.record("rule.resumed", found)
     return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule.pk)
