@@ -552,10 +552,10 @@ def _require_other_grounds(new: NewDecision, found: Iterable[ReasonCode]) -> Non
     place = ("notOnBureau",)
     if new.status != DecisionStatus.DECLINED:
         detail = "Only a decline says that it does not rest on a credit bureau."
-        raise InvalidRequest([Fault(place, "not-allowed", detail)])
+        raise InvalidRequest([Fault(place, "not-allowed-here", detail)])
     if codes := [reason.code for reason in found if reason.from_bureau]:
         detail = f"The reason {codes[0]} comes from a credit bureau."
-        raise InvalidRequest([Fault(place, "not-allowed", detail)])
+        raise InvalidRequest([Fault(place, "not-allowed-here", detail)])
 
 
 def _lock_decision(
