@@ -259,6 +259,13 @@ def _postpone(claims: Sequence[Claim], seconds: float, *, is_leased: bool) -> No
     run_sql(POSTPONE, [seconds, ids, fences, is_leased])
 
 
+def stop_claims(claims: Iterable[Claim]) -> None:
+    """Fail the deliveries of purged and restricted events, without an attempt."""
+    for claimed in claims:
+        own = Delivery.objects.filter(pk=claimed.event.pk, fence=claimed.fence)
+        own.update(status=DeliveryStatus.FAILED, next_attempt_at=None, leased_until=None)
+
+
 def schedule_next_run() -> None:
     """Run a sender when the next delivery is due, unless one is scheduled by then.
 

@@ -32,6 +32,7 @@ from webhooks.attempts import (
     release_claims,
     renew_claims,
     schedule_next_run,
+    stop_claims,
 )
 from webhooks.events import envelope
 from webhooks.health import GONE
@@ -148,12 +149,16 @@ def _start(
     requests: list[tuple[Key, WebhookRequest]] = []
     ended: list[EndedAttempt] = []
     without_key: list[Claim] = []
+    without_payload: list[Claim] = []
     at = now()
     for claimed in claims:
         if claimed.simulated:
             ended.append((claimed, at, SIMULATED[claimed.simulated]))
             continue
         try:
+            if claimed.event.payload is None:
+                without_payload.append(claimed)
+                continue
             request = _build_request(claimed, at)
         except UnknownKey:
             without_key.append(claimed)
@@ -167,6 +172,7 @@ def _start(
     if without_key:
         logger.error("FIELD_KEYS lacks a key of %s events", len(without_key))
         _release(without_key, UNKNOWN_KEY_DELAY_SECONDS)
+    stop_claims(without_payload)
     sender.send(requests)
     return ended
 

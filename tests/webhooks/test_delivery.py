@@ -193,9 +193,12 @@ def test_event_that_was_restricted_since_is_not_sent(
     (impersonal,) = record_events(workspace, name=Event.Name.REPORT_ERASED)
     Event.objects.update(restricted_at=now())
     send_due_deliveries()
-    assert get_delivery(pk=personal).status == "FAILED"
+    stopped = get_delivery(pk=personal)
+    # Without an attempt, as the objection ends those that wait
+    assert (stopped.status, stopped.attempts) == ("FAILED", 0)
     assert get_delivery(pk=impersonal).status == "DELIVERED"
     assert len(receiver.received) == 1
+    assert Attempt.objects.count() == 1
 
 
 def test_both_secrets_sign_while_the_old_one_is_valid(
