@@ -611,9 +611,10 @@ def variables_of(wrapper: Path, **caller: str) -> dict[str, str]:
 
 
 def test_command_of_an_installation_reads_its_settings(wrapper: Path):
-    found = variables_of(wrapper)
+    found = variables_of(wrapper, HOME="/root")
 
     assert found["ARGUMENTS"] == "check --deploy"
+    assert found["HOME"] == os.path.expanduser("~verification")
     assert found["OPERATOR_NAME"] == "Acacia Verification Ltd"
     assert found["SIGNING_KEY_FILE"] == "/etc/verification/secrets/signing_key"
 
