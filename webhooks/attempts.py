@@ -263,7 +263,9 @@ def stop_claims(claims: Iterable[Claim]) -> None:
     """Fail the deliveries of purged and restricted events, without an attempt."""
     for claimed in claims:
         own = Delivery.objects.filter(pk=claimed.event.pk, fence=claimed.fence)
-        own.update(status=DeliveryStatus.FAILED, next_attempt_at=None, leased_until=None)
+        own.update(
+            status=DeliveryStatus.FAILED, next_attempt_at=None, leased_until=None
+        )
 
 
 def schedule_next_run() -> None:
