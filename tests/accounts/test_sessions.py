@@ -146,14 +146,36 @@ def test_change_of_password_or_address_ends_other_sessions(grace):
 
 def test_password_reset_ends_all_sessions(grace):
     there = open_session()
+    reset_password()
+
+    assert not Session.objects.filter(user=grace).exists()
+    assert not is_open(there)
+
+
+def reset_password() -> None:
     guest = Client()
     guest.post("/accounts/password/reset/", {"email": EMAIL})
     link = path_mailed_to(EMAIL, "ACCOUNT_RESET")
     form = guest.get(link, follow=True).request["PATH_INFO"]
     guest.post(form, dict.fromkeys(("password1", "password2"), "eight loud elephants"))
 
-    assert not Session.objects.filter(user=grace).exists()
-    assert not is_open(there)
+
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_end_of_other_sessions_ends_the_new_address_that_they_asked_for(
+    grace, is_reset
+):
+    thief = confirm_identity(open_session(), "/accounts/email/")
+    thief.post("/accounts/email/", {"email": "thief@people.test", "action_add": ""})
+    link = path_mailed_to("thief@people.test", "ACCOUNT_CONFIRM").partition("?")[0]
+    if is_reset:
+        reset_password()
+    else:
+        confirm_identity(open_session(), "/accounts/email/").post(PAGE)
+
+    Client().post(link)
+
+    grace.refresh_from_db()
+    assert grace.email == EMAIL
 
 
 def test_session_gets_a_new_key_after_a_second_step(grace):

@@ -184,7 +184,13 @@ def end_session(user: Any, name: str) -> bool:
 
 
 def end_other_sessions(request: HttpRequest, user: Any) -> int:
-    """End all sessions of the user but this one. Returns how many."""
+    """End all sessions of the user but this one. Returns how many.
+
+    A new address that waits for its confirmation ends with them: a thief may have asked
+    for it, and its link needs no login.
+    """
+    waiting = user.emailaddress_set.filter(verified=False)
+    waiting.exclude(email__iexact=user.email).delete()
     this = row_key(str(request.session.session_key))
     others = user.sessions.exclude(session_key=this)
     ended: int = others.delete()[0]
