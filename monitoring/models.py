@@ -371,19 +371,34 @@ class CheckState:
 
 
 def list_rules(
-    client: Client, search: str | None, *, page: int, size: int
+    client: Client,
+    search: str | None,
+    *,
+    status: str | None = None,
+    page: int,
+    size: int,
 ) -> ResultPage[Rule]:
     """List rules; `search` is a part of the subject's name or a whole identifier."""
     rules = rules_of(client)
     if search:
         rules = rules.filter(_matching(client, search))
+    if status is not None:
+        rules = rules.filter(status=status)
     return read_page(rules.order_by(*NEWEST_FIRST), page, size)
 
 
 def list_alerts(
-    client: Client, *, read: bool | None, severity: str | None, page: int, size: int
+    client: Client,
+    *,
+    read: bool | None,
+    rule_id: UUID | None = None,
+    severity: str | None,
+    page: int,
+    size: int,
 ) -> ResultPage[Alert]:
     alerts = alerts_of(client)
+    if rule_id is not None:
+        alerts = alerts.filter(rule_id=rule_id)
     if read is not None:
         alerts = alerts.filter(read=read)
     if severity is not None:

@@ -333,6 +333,7 @@ def list_deliveries(
     *,
     event: str | None = None,
     status: str | None = None,
+    report_id: UUID | None = None,
     page: int,
     size: int,
 ) -> ResultPage[Delivery]:
@@ -342,5 +343,7 @@ def list_deliveries(
         found = found.filter(name=event)
     if status:
         found = found.filter(status=status)
+    if report_id:
+        found = found.filter(event__report_id=report_id)
     # Ids grow with time, and the index is sorted by them.
     return read_page(found.order_by("-event_id"), page, size)

@@ -112,7 +112,7 @@ def test_deliveries_come_newest_first_in_pages(api: Api):
     assert [page["last"] for page in pages] == [False, False, True, True]
 
 
-def test_deliveries_are_found_by_event_and_status(api: Api):
+def test_deliveries_are_found_by_event_status_and_report(api: Api):
     configure_receiver(api.workspace)
     failed = record_delivery(api, **ended_fields("FAILED"))
     pending = record_delivery(api)
@@ -125,12 +125,15 @@ def test_deliveries_are_found_by_event_and_status(api: Api):
         str(pending.pk)
     ]
     assert list_delivery_ids(api, event="report.ready") == []
+    Event.objects.filter(pk=failed.pk).update(report_id=failed.pk)
+    assert list_delivery_ids(api, reportId=failed.pk) == [str(failed.pk)]
 
 
 def test_invalid_filter_is_refused(api: Api):
     for query, code in [
         ({"event": "report.reedy"}, "invalid-choice"),
         ({"status": "pending"}, "invalid-choice"),
+        ({"reportId": "R1"}, "invalid-format"),
         ({"size": 201}, "out-of-range"),
         ({"page": -1}, "out-of-range"),
         ({"state": "FAILED"}, "unknown-parameter"),

@@ -33,6 +33,13 @@ def test_rules_are_listed_newest_first(api: Api, five: list[str]):
     assert [one for page in pages for one in ids(page)] == five
 
 
+def test_rules_are_found_by_status(api: Api, five: list[str]):
+    api.post(f"/monitoring/{five[1]}/pause")
+
+    assert ids(rules(api, status="PAUSED")) == [five[1]]
+    assert rules(api, status="ACTIVE")["totalElements"] == 4
+
+
 def test_every_page_has_the_exact_total(api: Api, five: list[str]):
     for size in [1, 2, 4, 5, 6, 200]:
         for number in range(-(-5 // size) + 2):
@@ -51,7 +58,8 @@ def test_wrong_parameter_is_named(api: Api):
         ({"size": 201}, "out-of-range"),
         ({"page": "x"}, "invalid-type"),
         ({"search": "s" * 201}, "too-long"),
-        ({"status": "ACTIVE"}, "unknown-parameter"),
+        ({"status": "active"}, "invalid-choice"),
+        ({"cadence": "DAILY"}, "unknown-parameter"),
     ]:
         answer = api.get("/monitoring", **query)
         assert error_codes(answer.json()) == {next(iter(query)): code}
@@ -143,7 +151,7 @@ def various(api: Api, another_api: Api, live_api: Api) -> list[Alert]:
     raise_alert(another_api), raise_alert(live_api)
     made = store_rule(api)
     ours = [
-        raise_alert(api, made, severity="INFO", read=True),
+        raise_alert(api, severity="INFO", read=True),
         raise_alert(api, made, severity="WARNING"),
         raise_alert(api, made, severity="CRITICAL"),
         raise_alert(api, made, severity="INFO", actioned=True),
@@ -170,12 +178,15 @@ def test_alerts_are_filtered_and_counted(api: Api, various: list[Alert]):
         assert ids(page) == [str(various[number].pk) for number in expected], query
         total = {**query, "page": 0, "size": 200}
         assert page["totalElements"] == len(list_alerts(api, **total)), query
+    of_rule = list_alerts(api, ruleId=various[0].rule_id)
+    assert [one["id"] for one in of_rule] == [str(alert.pk) for alert in various[:3]]
 
 
 def test_wrong_alert_filter_is_named(api: Api):
     for query, code in [
         ({"read": "yes"}, "invalid-choice"),
         ({"severity": "info"}, "invalid-choice"),
+        ({"ruleId": "x"}, "invalid-format"),
         ({"search": "x"}, "unknown-parameter"),
     ]:
         answer = api.get("/monitoring/alerts", **query)

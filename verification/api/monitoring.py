@@ -55,11 +55,15 @@ class RuleQuery(PageQuery):
     search: formats.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
     e-mail, the rule's reference or the rule's id."""
+    status: RuleStatus | None = None
+    """Only rules with this status."""
 
 
 class AlertQuery(PageQuery):
     read: Literal["true", "false"] | None = None
     """Only alerts that were, or were not, marked as read."""
+    rule_id: UUID | None = None
+    """Only alerts of this rule."""
     severity: Severity | None = None
     """Only alerts of this severity."""
 
@@ -190,7 +194,11 @@ class MonitoringViewSet(OperationViewSet):
     def list(self, request: Request) -> PageEnvelope:
         """List rules, newest first."""
         found = list_rules(
-            self.client, self.query.search, page=self.query.page, size=self.query.size
+            self.client,
+            self.query.search,
+            status=self.query.status,
+            page=self.query.page,
+            size=self.query.size,
         )
         alerts = recent_alerts([rule.pk for rule in found.rows])
         checks = check_states(found.rows)
@@ -260,6 +268,7 @@ class AlertViewSet(OperationViewSet):
         found = list_alerts(
             self.client,
             read=None if read is None else read == "true",
+            rule_id=self.query.rule_id,
             severity=self.query.severity,
             page=self.query.page,
             size=self.query.size,

@@ -156,12 +156,14 @@ class WebhookConfiguration(Shape):
 
 
 class DeliveryQuery(PageQuery):
-    """You can use both filters together."""
+    """You can use all filters together."""
 
     event: EventName | None = None  # type: ignore[valid-type]
     """Only deliveries of this event."""
     status: DeliveryStatus | None = None
     """Only deliveries with this status."""
+    report_id: UUID | None = None
+    """Only deliveries of events about this report."""
 
 
 class DeliverySummary(Shape):
@@ -312,6 +314,7 @@ class DeliveryViewSet(OperationViewSet):
             *self.client.where,
             event=self.query.event,
             status=self.query.status,
+            report_id=self.query.report_id,
             page=self.query.page,
             size=self.query.size,
         )
