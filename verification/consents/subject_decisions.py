@@ -42,7 +42,7 @@ from verification.providers.name_comparison import (
     without_particles,
 )
 from verification.reports.create import blocked_check_reason
-from verification.reports.ends import end_early
+from verification.reports.ends import UNCALLED, end_early
 from verification.reports.hosted_links import cancel_requests, start_period
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.objections import lift_restriction
@@ -177,10 +177,12 @@ def decline(
 
 def checks_made(report: Report) -> str:
     """Return how many of the checks have begun: "all", "some" or "none"."""
-    statuses = set(report.results.values_list("status", flat=True))
-    if not statuses & {ResultStatus.RUNNING, ResultStatus.COMPLETED}:
+    begun = [ResultStatus.RUNNING, ResultStatus.COMPLETED]
+    results = report.results.all()
+    if not results.exclude(UNCALLED).filter(status__in=begun).exists():
         return "none"
-    return "all" if statuses == {ResultStatus.COMPLETED} else "some"
+    is_whole = not results.exclude(status=ResultStatus.COMPLETED).exists()
+    return "all" if is_whole else "some"
 
 
 def record_expiry(report: Report, consent: Consent, at: datetime) -> None:
