@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from django.conf import settings
-from django.core.cache import cache
+from django.core.cache import caches
 
 from verification.db.base import run_sql
 from verification.db.encryption import keyed_hash
@@ -26,7 +26,12 @@ from workspaces.models import RateCount
 WINDOW_SECONDS = 60
 # Counts are deleted this long after their minute.
 RETENTION = timedelta(minutes=5)
+# So long a process does not ask a Redis again that did not answer: each call may take
+# until its timeout.
+REST_SECONDS = 10
 
+# When it may be asked again
+_rested_at = 0.0
 logger = logging.getLogger(__name__)
 
 
@@ -95,15 +100,17 @@ def purge_counts() -> int:
 
 
 def _count(subject: str, window: int, by: int) -> int:
-    if settings.REDIS_URL:
+    global _rested_at
+    if settings.REDIS_URL and monotonic() >= _rested_at:
         # Imported here, as it needs 5 MB in every process.
         from redis.exceptions import RedisError
 
         key = f"rate:{subject}:{window}"
         try:
-            cache.add(key, 0, timeout=2 * WINDOW_SECONDS)
-            return cache.incr(key, by)
+            caches["rates"].add(key, 0, timeout=2 * WINDOW_SECONDS)
+            return caches["rates"].incr(key, by)
         except RedisError:
+            _rested_at = monotonic() + REST_SECONDS
             logger.warning(
                 "Redis is unavailable; PostgreSQL counts rates", exc_info=True
             )

@@ -81,3 +81,11 @@ def test_wrong_setting_is_refused_in_one_line(
 
     assert re.search(rf"(^|\W){re.escape(advice)}", str(refused.value))
     assert len(str(refused.value).splitlines()) == 1
+
+
+def test_redis_keeps_nothing_but_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A one-time code of allauth could not be checked while Redis is away."""
+    caches = read_settings(monkeypatch, DEBUG="True", REDIS_URL="redis://away").CACHES
+
+    assert "LocMem" in caches.pop("default")["BACKEND"]
+    assert caches.keys() == {"rates"}

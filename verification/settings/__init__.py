@@ -273,16 +273,16 @@ if REDIS_URL and not REDIS_URL.startswith(("redis://", "rediss://", "unix://")):
     raise ImproperlyConfigured(
         "REDIS_URL must begin with redis://, rediss:// or unix://."
     )
-CACHES = {
-    "default": {
+# Each process has a cache of its own: logins and pages go on while Redis is away.
+CACHES: dict[str, Any] = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+if REDIS_URL:
+    CACHES["rates"] = {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,
-        # Rate limits are counted by PostgreSQL when Redis is away.
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
     }
-    if REDIS_URL
-    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
-}
 
 if DEBUG and not optional_secret("EMAIL_URL"):
     EMAIL_BACKEND = "verification.notifications.mailbox.EmailBackend"
