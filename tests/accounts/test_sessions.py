@@ -21,6 +21,7 @@ from tests.world.staff import press_button
 from tests.world.staff import superuser as superuser
 from verification.accounts.models import Colleague, Session
 from verification.backoffice.models import AuditEvent
+from workspaces.logins import remove_second_factors
 from workspaces.models import Member, Role
 
 PAGE = "/accounts/sessions/"
@@ -178,6 +179,23 @@ def test_end_of_other_sessions_ends_the_new_address_that_they_asked_for(
     assert grace.email == EMAIL
 
 
+@pytest.mark.parametrize("change", ["password", "factor"])
+def test_login_begins_again_when_the_account_changes_before_the_code(grace, change):
+    secret, client = staff.give_factor(grace), Client()
+    log_in(client, EMAIL)
+
+    if change == "password":
+        reset_password()
+    else:
+        remove_second_factors(grace)
+
+    client.post("/accounts/code/", {"code": code_of(secret)})
+    assert not is_logged_in(client)
+    page = client.get("/accounts/login/", follow=True)
+    assert page.request["PATH_INFO"] == "/accounts/login/"
+    assert page.status_code == 200
+
+
 def test_session_gets_a_new_key_after_a_second_step(grace):
     client = open_session()
     before = client.session.session_key
@@ -205,6 +223,10 @@ def test_changes_need_the_second_factor(grace):
 
     confirm_identity(client, "/accounts/email/", secret)
     assert client.get("/accounts/email/").status_code == 200
+    client.post("/accounts/email/", {"email": "new@people.test", "action_add": ""})
+    client.post(path_mailed_to("new@people.test", "ACCOUNT_CONFIRM").partition("?")[0])
+    grace.refresh_from_db()
+    assert grace.email == "new@people.test"
 
 
 def test_sessions_are_sealed_to_their_rows(grace):

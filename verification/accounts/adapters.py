@@ -11,6 +11,7 @@ from allauth.account.utils import passthrough_next_redirect_url
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.stages import AuthenticateStage
+from allauth.mfa.utils import is_mfa_enabled
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 from django.contrib import messages
@@ -92,7 +93,6 @@ ERRORS = {
     "invalid_password_reset": _("This link does not work any more"),
     "too_many_login_attempts": _("Too many attempts. Try again in some minutes"),
     "rate_limited": _("Too many attempts. Try again in some minutes"),
-    "unverified_email": _("Confirm your e-mail address first"),
 }
 
 
@@ -225,8 +225,19 @@ class SecondFactorStage(AuthenticateStage):
     def handle(self) -> tuple[Any, bool]:
         if sessions.has_provider_factor(self.request, self.login.user):
             return None, True
+        self.state["password"] = self.login.user.get_session_auth_hash()
         handled: tuple[Any, bool] = super().handle()
         return handled
+
+    @property
+    def is_outdated(self) -> bool:
+        """Return whether the password has changed, or the factor is gone, since then.
+
+        allauth would accept the old password, and lead in a circle without a factor.
+        """
+        user = self.login.user
+        changed = self.state.get("password") != user.get_session_auth_hash()
+        return changed or not is_mfa_enabled(user)
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):

@@ -10,6 +10,7 @@ from allauth.account import views as account
 from allauth.account.decorators import reauthentication_required
 from allauth.account.internal.flows.login import perform_password_login
 from allauth.account.internal.flows.reauthentication import reauthenticate_by_password
+from allauth.account.internal.stagekit import clear_login, get_pending_stage
 from allauth.account.mixins import NextRedirectMixin
 from allauth.account.models import Login
 from allauth.account.utils import get_next_redirect_url
@@ -33,6 +34,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from verification.accounts import colleagues, lockout, openid, provider_grants, sessions
+from verification.accounts.adapters import SecondFactorStage
 from verification.accounts.forms import FirstPasswordForm
 from verification.backoffice import audit
 from verification.web.pages import View, allow_sources, private_page
@@ -165,6 +167,12 @@ class PasskeyLoginView(webauthn.LoginWebAuthnView):
 
 
 class SecondStepView(mfa.AuthenticateView):
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        stage = get_pending_stage(request)
+        if isinstance(stage, SecondFactorStage) and stage.is_outdated:
+            clear_login(request)
+        return super().dispatch(request, *args, **kwargs)
+
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         has_passkey = is_mfa_enabled(self.stage.login.user, [PASSKEY])
         return super().get_context_data(**more) | {"has_passkey": has_passkey}

@@ -74,6 +74,8 @@ SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 MFA_ADAPTER = "verification.accounts.adapters.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
+# Else nobody with a factor could ask for a new address, which counts once confirmed.
+MFA_ALLOW_UNVERIFIED_EMAIL = True
 # The challenge of any page can be answered at the login, where a passkey counts as both
 # factors. So a key asks for its PIN or fingerprint each time: a thief has neither.
 MFA_WEBAUTHN_USER_VERIFICATION = "required"
