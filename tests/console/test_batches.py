@@ -18,7 +18,12 @@ from tests.console.test_orders import DIGEST, attested, choice
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import dispute
-from tests.world.decisions import decide, deciding_api
+from tests.world.decisions import (
+    decide,
+    deciding_api,
+    open_new_cases,
+    set_service_level,
+)
 from tests.world.members import create_member
 from tests.world.orders import count_rows
 from tests.world.packages import create_package
@@ -795,16 +800,19 @@ def test_batch_is_seen_by_members_of_its_workspace_and_environment(
 
 
 def test_progress_counts_reports_by_state(sender, api: Api):
+    set_service_level(api)
     sender.order(people())
     page = sender.html
     assert "0 of 3 reports have ended." in page
     assert 'hx-trigger="every 15s"' in page
 
     api.work()
+    open_new_cases()
 
     page = sender.visitor.page("reports-batch", batch=Batch.objects.get().pk)
     assert "3 of 3 reports have ended." in page
     assert "hx-trigger" not in page.split("<main")[1]
+    assert page.count("Needs a decision") == 3
     assert re.search(r"Ready</span> <b>3</b>", page)
     assert "Under correction" not in page
 

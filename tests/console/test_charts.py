@@ -86,6 +86,15 @@ def test_line_leaves_out_days_without_a_value():
     assert drawn.count("dashed") == 1
 
 
+@pytest.mark.parametrize(("earlier", "is_below"), [(2, False), (6, True)])
+def test_last_value_stands_off_the_earlier_line(earlier, is_below):
+    drawn = draw_lines("c", WORDS, LABELS, [4] * 3, [earlier] * 3, write=str)
+
+    [point] = numbers(drawn, "cy")
+    [label] = re.findall(r'<text class="label".*? y="([\d.]+)"', drawn)
+    assert (float(label) > point) is is_below
+
+
 def test_line_of_nothing_has_no_point():
     drawn = draw_lines("c", WORDS, LABELS, [None] * 3, [None] * 3, write=str)
 

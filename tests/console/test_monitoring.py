@@ -263,8 +263,17 @@ def test_alert_is_told_in_words(owner, api):
         {"checkName": "KRA_PIN", **dict(zip(names, c, strict=True))} for c in changes
     ]
 
-    html = owner.page("monitoring-alert", alert=raise_alert(api, changes=told).pk)
+    alert = raise_alert(api, changes=told)
+    html = owner.page("monitoring-alert", alert=alert.pk)
 
+    for name, more in (
+        ("monitoring-alerts", {}),
+        ("monitoring-rule", {"rule": alert.rule_id}),
+    ):
+        listed = owner.page(name, **more)
+        assert "KRA PIN went from low to high risk" in listed
+        assert "and 2 more changes" in listed
+        assert "The source has another name" not in listed
     text = re.sub("<svg.*?</svg> |</?(bdi|b)( [^>]*)?>", "", html)
     assert re.findall("<li>(KRA PIN.*?)</li>", text) == [
         "KRA PIN went from low to high risk",
@@ -273,9 +282,9 @@ def test_alert_is_told_in_words(owner, api):
     ]
     assert re.findall('role="(?:rowheader|cell)".*?>(.*?)</t', text) == [
         *("Risk", "KRA PIN", "Low", "High"),
-        *("Flags", "KRA PIN", "-"),
+        *("Flags", "KRA PIN", "\N{EN DASH}"),
         "The source has another name for the number. (medium)",
-        *("Is active", "KRA PIN", "Yes", "-"),
+        *("Is active", "KRA PIN", "Yes", "\N{EN DASH}"),
         *("Tax obligations", "KRA PIN", "VAT", "VAT; PAYE"),
     ]
 

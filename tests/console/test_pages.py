@@ -500,6 +500,7 @@ def test_settings_are_saved(owner):
         "names_in_lists": "FULL",
         "low_balance_at": "2500",
     }
+    assert "is down to (KES)" in owner.page("settings")
     assert owner.messages_after("settings", fields) == ["Saved."]
 
     workspace = Workspace.objects.get()

@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, erase, person
 from tests.world.corrections import dispute
-from tests.world.decisions import create_ready_report
+from tests.world.decisions import create_ready_report, set_service_level
 from tests.world.orders import create_report_with_status, two_checks
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.console.finding_cards import result_context
@@ -318,3 +318,17 @@ def test_ended_report_says_until_when_it_is_kept(owner, api):
     dispute(made)
     words = plain(owner.page("reports-detail", report=made))
     assert f"{format_nairobi(until, 'j M Y')}, or later: an open question" in words
+
+
+def test_waiting_report_shows_its_link_first_and_until_when_it_works(owner, api):
+    set_service_level(api)
+    made = api.create({**person(), "consent": HOSTED})["id"]
+    until = Report.objects.get(pk=made).consent.expires_at
+
+    page = owner.page("reports-detail", report=made)
+
+    assert f"works until {format_nairobi(until, 'j M, H:i T')}" in page
+    places = [page.index(f'id="{name}"') for name in ("consent", "case", "time")]
+    assert places == sorted(places)
+    # It is not in the queue.
+    assert "Take the next one" not in page

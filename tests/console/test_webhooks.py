@@ -12,6 +12,8 @@ from tests.world.deliveries import (
 )
 from verification.backoffice.models import AuditEvent
 from verification.console.templatetags.console import coloured
+from verification.console.words import WORDS
+from verification.db.ids import number_of_id
 from verification.values.masking import DOTS
 from webhooks.events import masked_members
 from webhooks.models import Attempt, Configuration, Delivery, Event
@@ -204,6 +206,14 @@ def test_delivery_page_says_what_each_attempt_came_to(owner, api):
     assert places == sorted(places)
     assert "has not taken an event 2 times in a row" in html
     assert "Wanjiku Kamau" in html
+
+    update_delivery(delivery, status_code=502)
+    Attempt.objects.filter(number=3).update(error="NOT_TRUSTED", status_code=None)
+    row = owner.page("webhooks").split("<tbody")[1]
+    assert number_of_id("R", delivery.event.report_id) in row
+    # What came last, in place of an older answer
+    assert ">502<" not in row
+    assert str(WORDS["attempt"]["NOT_TRUSTED"]) in row
 
 
 def test_delivery_page_names_no_next_attempt_in_the_past(owner, api):

@@ -79,6 +79,7 @@ from verification.console.order_pages import (
 )
 from verification.console.report_actions import NONE_LAUNCHED, launch_refusal_texts
 from verification.db.base import ResultPage, read_page
+from verification.decisions.case_list import standings_of
 from verification.decisions.notices import reports_under_correction
 from verification.files.uploads import status_of
 from verification.notifications.sms import sms_is_configured
@@ -603,6 +604,7 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
         "states": [(s.value, counted[s]) for s in ReportStatus if counted[s]],
         "page": ResultPage(rows, count, number, PAGE_SIZE),
         "disputed": reports_under_correction([row.report.pk for row in rows]),
+        "standings": standings_of([row.report.pk for row in rows]),
     }
     place.disclose_risks(row.report for row in rows)
     return place.render("batches/progress", shown)

@@ -352,6 +352,7 @@ def case_context(place: Place, report: Report) -> dict[str, Any]:
     may_decide = Permission.DECIDE_REPORTS in place.offered
     shown: dict[str, Any] = {
         "case": _case_view(place, case) if case else None,
+        "has_queue": case or (report.is_ended and place.workspace.decision_hours),
         "case_notes": [(n, users.get(n.author_user) or n.author) for n in notes],
         "is_mine": bool(case and case.assignee_id == place.member.pk),
     }

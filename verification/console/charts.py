@@ -177,7 +177,9 @@ def draw_lines(
         x, y = drawn[-1]
         last = next(value for value in reversed(now) if value is not None)
         inside += format_html(DOT, _x(x), _y(y), 4)
-        inside += _label(write(last), x, y + 20 if y + 24 < bottom else y - 10)
+        # On the side of the point where the earlier line does not end
+        is_below = y + 24 < bottom and all(y >= y2 for _x, y2 in points(before)[-1:])
+        inside += _label(write(last), x, y + 20 if is_below else max(y - 8, 10))
     inside += _dates(labels, places, 3, LINES_HEIGHT)
     scale = _scale(top, LINES_HEIGHT)
     return _plot(name, words, LINES_HEIGHT, scale, inside, SCALE)

@@ -38,12 +38,6 @@ USUAL_DAYS = 30
 
 class ExportForm(ChoicesForm):
     kind = forms.ChoiceField(label=_("What"))
-    first = date_field(
-        label=_("From"),
-        required=True,
-        initial=lambda: localdate() - timedelta(days=USUAL_DAYS - 1),
-    )
-    last = date_field(label=_("To"), required=True, initial=localdate)
     format = forms.ChoiceField(
         label=_("File"),
         choices=[
@@ -51,6 +45,12 @@ class ExportForm(ChoicesForm):
             ("jsonl", _("JSON Lines, for a program")),
         ],
     )
+    first = date_field(
+        label=_("From"),
+        required=True,
+        initial=lambda: localdate() - timedelta(days=USUAL_DAYS - 1),
+    )
+    last = date_field(label=_("To"), required=True, initial=localdate)
     in_full = forms.BooleanField(
         label=_("Do not mask details about people"), required=False
     )

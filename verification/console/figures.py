@@ -148,7 +148,7 @@ CSV_COLUMNS = (
     "turnaroundMedianMs",
     "turnaround95Ms",
 )
-NOTHING = "-"
+NOTHING = "\N{EN DASH}"
 
 
 # Members of `Sums` that one chart shows, with their labels and colours

@@ -126,13 +126,20 @@ def overview(place: Place) -> HttpResponse:
     form = DeliveryFilters(place.request.GET)
     found = _find_configuration(place)
     may_manage = Permission.MANAGE_WEBHOOKS in place.offered
+    page = list_deliveries(*place.where, **form.chosen | place.paging)
+    ids = [delivery.pk for delivery in page.rows]
+    newest = Attempt.objects.filter(delivery__in=ids).order_by("delivery", "-number")
     shown = {
         "configuration": found,
         "may_recover": bool(
             found and found.enabled and may_manage and place.waiting.get("webhooks")
         ),
         "form": form,
-        "page": list_deliveries(*place.where, **form.chosen | place.paging),
+        "page": page,
+        "reports": dict(
+            Event.objects.filter(pk__in=ids).values_list("pk", "report_id")
+        ),
+        "errors": dict(newest.distinct("delivery").values_list("delivery", "error")),
     }
     return place.render("webhooks/overview", shown)
 

@@ -139,6 +139,7 @@ def edit_settings(place: Place) -> HttpResponse:
         "low_balance_at": account.low_balance_at,
     }
     form = SettingsForm(place.posted, initial=initial)
+    form.fields["low_balance_at"].label_suffix = f"({account.currency})"
     if workspace.requester.is_reviewed:
         del form.fields["name"]
     if form.is_valid():
