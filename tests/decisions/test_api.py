@@ -221,6 +221,7 @@ def test_first_decision_replaces_nothing(deciding_api: Api):
     problem = refused(deciding_api, report_id, replaces=report_id)
 
     assert (problem["code"], problem["decisionId"]) == ("decision-conflict", None)
+    assert problem["detail"].endswith("Leave `replaces` out.")
 
 
 def test_repeated_request_decides_once(deciding_api: Api):

@@ -49,6 +49,12 @@ def reader(language: str = "en") -> Visitor:
     return visitor
 
 
+def data_text(visitor: Visitor) -> str:
+    """Return the text of the page of the data, from the page of the notice."""
+    page = visitor.browser.get(visitor.page.partition("notices/")[0])
+    return visible_text(page.content.decode())
+
+
 def proved(visitor: Visitor) -> str:
     """Prove to be the subject; return the page of the notice."""
     visitor.link = visitor.link.removesuffix("/notice")
@@ -186,7 +192,9 @@ def test_waiting_decline_says_until_when(api: Api, officer: Officer, subject: Vi
     decline(officer, subject.report_id)
     deliver()
 
-    assert "does not count yet. Until" in visible_text(proved(reader()))
+    visitor = reader()
+    assert "does not count yet. Until" in visible_text(proved(visitor))
+    assert DECLINED in data_text(visitor)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +219,9 @@ def test_page_and_pdf_say_what_replaced_a_decline_after_its_wait(
 
     officer.decide(subject.report_id, status, replaces=made.pk)
 
-    assert on_page in visible_text(proved(reader()))
+    visitor = reader()
+    assert on_page in visible_text(proved(visitor))
+    assert "does not count any more" in data_text(visitor)
     pdf = PdfReader(io.BytesIO(notice_pdf(AdverseNotice.objects.get())))
     assert in_pdf in " ".join(pdf.pages[0].extract_text().split())
 
@@ -222,6 +232,7 @@ def test_withdrawn_decline_says_so(api: Api, officer: Officer, subject: Visitor)
     withdraw(officer.client, made.pk, officer.member, officer.actor)
     visitor = reader()
     assert "has taken this decision back" in visible_text(proved(visitor))
+    assert "does not count any more" in data_text(visitor)
 
     officer.decide(subject.report_id, "APPROVED")
 

@@ -102,6 +102,9 @@ class Obstacle(StrEnum):
         "Another decision about this report came first. Read it, and name its id in "
         "`replaces` to decide anew."
     )
+    NONE_COUNTS = (
+        "No decision about this report counts or waits now. Leave `replaces` out."
+    )
     ANSWERED = "Somebody confirmed, refused or withdrew it meanwhile."
     CHANGED = "The findings have changed since it was proposed. Decide anew."
     SAME_PERSON = (
@@ -111,7 +114,12 @@ class Obstacle(StrEnum):
 
 
 # Another decision was faster.
-CONFLICTS = {Obstacle.PROPOSED, Obstacle.DECIDED, Obstacle.ANSWERED}
+CONFLICTS = {
+    Obstacle.PROPOSED,
+    Obstacle.DECIDED,
+    Obstacle.NONE_COUNTS,
+    Obstacle.ANSWERED,
+}
 
 
 class ReportDecisionRefused(DecisionRefused):
@@ -520,7 +528,8 @@ def _require_present(report: Report, replaces: UUID | None) -> None:
     present = waiting_of(made) or present_of(made)
     present_id = present.pk if present else None
     if present_id != replaces:
-        raise ReportDecisionRefused(Obstacle.DECIDED, report.status, present_id)
+        obstacle = Obstacle.DECIDED if present else Obstacle.NONE_COUNTS
+        raise ReportDecisionRefused(obstacle, report.status, present_id)
 
 
 def _read_reasons(report: Report, new: NewDecision) -> list[dict[str, str]]:

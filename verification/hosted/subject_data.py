@@ -29,6 +29,7 @@ from verification.consents.models import Consent, ConsentRecord, challenge_for_c
 from verification.consents.subject_messages import code_channels
 from verification.decisions.models import (
     Decision,
+    DecisionState,
     DecisionStatus,
     MakerKind,
     reason_text,
@@ -362,10 +363,21 @@ def report_view(one: SubjectReport, *, is_short: bool = False) -> Context:
         ],
         "recipients": [_recipient_text(each, one) for each in one.recipients],
         "declines": [
-            (str(each.pk), each.number, format_nairobi(each.decision.created_at, DAY))
+            (str(each.pk), each.number, _decline_text(each.decision, one))
             for each in one.notices
         ],
     }
+
+
+def _decline_text(decline: Decision, one: SubjectReport) -> str:
+    is_replaced = any(each.number > decline.number for each in one.client_decisions)
+    if is_replaced or decline.state == DecisionState.WITHDRAWN:
+        text = _("A decline of %(day)s does not count any more: read what became of it")
+    else:
+        text = _(
+            "Your application was declined on %(day)s: read why, and what you can do"
+        )
+    return text % {"day": format_nairobi(decline.created_at, DAY)}
 
 
 def correction_view(correction: Correction, workspace: Workspace) -> Context:
