@@ -145,7 +145,7 @@ def test_page_says_why_the_risk_is_high(owner, api):
 
     words = plain(owner.page("reports-detail", report=made))
 
-    assert "Decided by National identity" in words
+    assert "Highest in National identity" in words
     assert re.search(r"\d flags?: 1 high", words)
     assert "High · DECEASED" in words
     assert Report.objects.get(pk=made).number in words

@@ -59,7 +59,7 @@ def test_page_of_an_erased_report_gives_no_result_to_compare(
     erase(api, str(report.pk))
     page = client.get(path_of(report)).content.decode()
     assert "Overall result" not in page
-    assert "No score" not in page
+    assert "Not scored" not in page
     assert "Details and result are erased here" in page
 
 

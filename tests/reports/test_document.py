@@ -103,7 +103,7 @@ def test_document_of_an_incomplete_report_is_not_clean_and_has_markup_as_text(ap
     text = " ".join(page_texts(api, report["id"]))
     assert "Not completed yet" in text
     assert "0 of 3" in text
-    assert "No score" in text
+    assert "Not scored" in text
     assert "Low risk" not in text
     # Markup in a name is text.
     assert marked in text

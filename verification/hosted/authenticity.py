@@ -25,7 +25,7 @@ LEVELS = {
     RiskLevel.LOW: _("Low risk"),
     RiskLevel.MEDIUM: _("Medium risk"),
     RiskLevel.HIGH: _("High risk"),
-    RiskLevel.UNKNOWN: _("No score"),
+    RiskLevel.UNKNOWN: _("Not scored"),
 }
 RESTRICTED = _("The person objected. Do not use this report for anything else.")
 ERASED = _("Details and result are erased here, so they cannot be compared.")
