@@ -107,6 +107,18 @@ def test_confirmation_link_works_once(client):
     assert Workspace.objects.count() == 1
 
 
+def test_form_changes_nothing_when_its_last_step_fails(client, monkeypatch):
+    link = sign_up(client)
+    client.raise_request_exception = False
+    with monkeypatch.context() as patched:
+        patched.delattr("verification.accounts.signals.create_own_workspace")
+        assert client.post(link).status_code == 500
+
+    client.post(link)
+
+    assert Member.objects.get().user.email == "grace@people.test"
+
+
 def test_confirmation_link_expires(client):
     link = sign_up(client)
 

@@ -44,12 +44,20 @@ from workspaces.models import Invitation
 PASSKEY = Authenticator.Type.WEBAUTHN
 
 
-def account_page(view: View, *, limit: int | None = None, script: bool = False) -> View:
+def account_page(
+    view: View,
+    *,
+    limit: int | None = None,
+    script: bool = False,
+    calls_provider: bool = False,
+) -> View:
     """Make a view of allauth a private page of ours.
 
     `limit` is the number of forms that an address may send in a minute. `script` lets
-    the page run our script files, which passkeys need.
+    the page run our script files, which passkeys need. The view runs in a transaction,
+    unless it calls an identity provider: allauth would leave half of a change.
     """
+    run = view if calls_provider else transaction.atomic(view)
 
     @private_page
     @wraps(view)
@@ -60,7 +68,7 @@ def account_page(view: View, *, limit: int | None = None, script: bool = False) 
             and _is_rate_limited(request, view, limit)
         ):
             return render(request, "429.html", status=429)
-        response = view(request, *args, **kwargs)
+        response = run(request, *args, **kwargs)
         # Rendered here, while the language of `private_page` is active.
         if hasattr(response, "render") and not getattr(response, "is_rendered", True):
             response.render()
@@ -241,7 +249,6 @@ class ConfirmEmailView(account.ConfirmEmailView):
         return f"{reverse('account_login')}?{urlencode({REDIRECT_FIELD_NAME: after})}"
 
 
-@transaction.atomic
 def join(request: HttpRequest, token: str) -> HttpResponse:
     """Let an invited colleague choose a password and set up a second factor."""
     if (user := colleagues.find_invited(token)) is None:

@@ -296,7 +296,6 @@ def leave(place: Place) -> HttpResponse:
 
 
 @partial(account_page, limit=10)
-@transaction.atomic
 def show_invitation(request: HttpRequest, token: str) -> HttpResponse:
     """Show who invites; a POST by the invited person accepts.
 
