@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 
 from django.utils.timezone import now
@@ -214,6 +215,19 @@ def test_delivery_page_says_what_each_attempt_came_to(owner, api):
     # What came last, in place of an older answer
     assert ">502<" not in row
     assert str(WORDS["attempt"]["NOT_TRUSTED"]) in row
+
+
+def test_report_leads_to_its_deliveries(owner, api):
+    configure_receiver(api.workspace)
+    mine, other = (record_delivery(api) for _ in range(2))
+    report = mine.event.report_id
+
+    link = f'/webhooks/?report_id={report}"'
+    assert link in owner.page("reports-detail", report=report)
+    html = owner.page("webhooks", query={"report_id": report})
+    assert f"Report ID: {report}" in re.sub("</?bdi>", "", html)
+    assert owner.url("webhooks-delivery", delivery=mine.pk) in html
+    assert owner.url("webhooks-delivery", delivery=other.pk) not in html
 
 
 def test_delivery_page_names_no_next_attempt_in_the_past(owner, api):

@@ -52,6 +52,7 @@ STATUS_CODES = {status.value for status in HTTPStatus}
 class DeliveryFilters(FilterForm):
     event = filter_field(_("Event"), ((n, n) for n in Event.Name.values))
     status = filter_field(_("Status"), choices_of("delivery"))
+    report_id = forms.UUIDField(label=_("Report ID"), required=False)
 
 
 class ReasonForm(forms.Form):
@@ -136,9 +137,6 @@ def overview(place: Place) -> HttpResponse:
         ),
         "form": form,
         "page": page,
-        "reports": dict(
-            Event.objects.filter(pk__in=ids).values_list("pk", "report_id")
-        ),
         "errors": dict(newest.distinct("delivery").values_list("delivery", "error")),
     }
     return place.render("webhooks/overview", shown)
