@@ -263,12 +263,17 @@ def test_backup_that_somebody_else_wrote_is_refused(url: str, tmp_path: Path):
         read_backup(made, trusts_unsealed=True)
 
 
-def test_backup_is_read_after_a_new_lookup_key(
+def test_backup_of_a_former_lookup_key_is_restored_with_that_one(
     url: str, tmp_path: Path, settings: Any
 ) -> None:
+    """With the newer one a restore would stop before it erases again."""
     made = write_backup(tmp_path / "backups")
-    settings.LOOKUP_KEY = (*settings.LOOKUP_KEY, b"n" * 32)
+    former = settings.LOOKUP_KEY
+    settings.LOOKUP_KEY = (*former, b"n" * 32)
 
+    with pytest.raises(BackupError, match="leave out the newer ones"):
+        read_backup(made)
+    settings.LOOKUP_KEY = former
     assert read_backup(made).is_sealed
 
 

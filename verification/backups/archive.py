@@ -227,6 +227,12 @@ def read_backup(folder: Path, *, trusts_unsealed: bool = False) -> Manifest:
             raise BackupError(f"{key_id} in FIELD_KEYS is not the key of this backup.")
     if manifest.lookup_key not in {one.hex() for one in fingerprints()}:
         raise BackupError("LOOKUP_KEY is not the key of this backup.")
+    if manifest.lookup_key != fingerprints()[-1].hex():
+        raise BackupError(
+            "The backup has a former LOOKUP_KEY. Restore it with that one in front: "
+            "leave out the newer ones, then write them again and run: verification "
+            "rehash"
+        )
     if manifest.format == FIRST_FORMAT:
         if not trusts_unsealed:
             raise BackupError(
