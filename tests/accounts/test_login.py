@@ -199,6 +199,19 @@ def test_password_reset_does_not_reveal_accounts(client):
     assert [n.recipient for n in Notification.objects.all()] == ["grace@people.test"]
 
 
+def test_new_address_is_nobodys_before_it_is_confirmed(client):
+    otieno = create_user("otieno")
+    otieno.emailaddress_set.create(email=NEW["email"], verified=False)
+
+    client.post(RESET, {"email": NEW["email"]})
+    assert not Notification.objects.exists()
+
+    client.post(SIGN_UP, NEW)
+    client.post(path_mailed_to(NEW["email"], "ACCOUNT_CONFIRM").partition("?")[0])
+    log_in(client, NEW["email"], NEW["password1"])
+    assert client.session["_auth_user_id"] != str(otieno.pk)
+
+
 def test_wrong_password_and_unknown_address_look_the_same(client):
     create_user()
     wrong = log_in(client, "grace@people.test", "not the password")

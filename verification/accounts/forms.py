@@ -113,6 +113,7 @@ class LoginForm(_Labelled, account.LoginForm):
 
 
 class SignUpForm(_NewEmail, account.SignupForm):
+    account_already_exists: bool
     name = PublicNameField(
         allowed=frozenset({TextFault.WARY}),
         label=_("Your name"),
@@ -126,6 +127,13 @@ class SignUpForm(_NewEmail, account.SignupForm):
         email = super().clean_email()
         if provider_grants.has_no_password(email):
             raise forms.ValidationError(str(provider_grants.REFUSALS["password"]))
+        return email
+
+    def validate_unique_email(self, value: str) -> str:
+        """Count an address as taken by its holder alone, not by a change to it."""
+        email: str = super().validate_unique_email(value)
+        holders = User.objects.filter(email__iexact=email)
+        self.account_already_exists = self.account_already_exists and holders.exists()
         return email
 
     def try_save(self, request: HttpRequest) -> Any:
@@ -161,7 +169,16 @@ class AddEmailForm(_NewEmail, account.AddEmailForm):
 
 
 class ResetPasswordForm(_Labelled, account.ResetPasswordForm):
+    users: list[User]
     labels = {"email": _("E-mail address")}
+
+    def clean_email(self) -> str:
+        """Send no link to an address that its user has not confirmed yet."""
+        email: str = super().clean_email()
+        self.users = [
+            user for user in self.users if user.email.casefold() == email.casefold()
+        ]
+        return email
 
 
 class NewPasswordForm(_Labelled, account.ResetPasswordKeyForm):
