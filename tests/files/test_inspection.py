@@ -227,6 +227,26 @@ def test_picture_loses_hidden_data():
     assert b"PK\x03\x04" not in kept
 
 
+@pytest.mark.parametrize(
+    ("mode", "paper", "ink", "grey"),
+    [
+        ("RGBA", (0, 0, 0, 0), (40, 40, 40, 255), (255, 40)),
+        ("LA", (0, 0), (40, 255), (255, 40)),
+        ("I;16", 200 * 256, 40 * 256, (200, 40)),
+    ],
+)
+def test_print_on_transparent_or_deep_grey_paper_stays_readable(mode, paper, ink, grey):
+    scan, written = Image.new(mode, (20, 20), paper), io.BytesIO()
+    scan.putpixel((5, 5), ink)
+    scan.save(written, "PNG")
+
+    kept = inspect("scan.png", "image/png", written.getvalue()).content
+
+    with Image.open(io.BytesIO(kept)) as picture:
+        shades = picture.convert("L")
+        assert (shades.getpixel((0, 0)), shades.getpixel((5, 5))) == grey
+
+
 def test_large_scan_is_reduced():
     kept = inspect(
         "a.png", "image/png", picture("PNG", (6000, 3000), compress_level=1)

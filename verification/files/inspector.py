@@ -60,7 +60,10 @@ def redraw_picture(
                     raise Unacceptable(Fault.BOMB)
                 if kind == "JPEG" and content.count(SCAN) > MAX_SCANS:
                     raise Unacceptable(Fault.BOMB)
-                return draw(picture, kind)
+                if picture.mode != "I;16":
+                    return draw(picture, kind)
+                # Pillow would make almost all of its 65,536 shades white.
+                return draw(picture.point(lambda shade: shade / 256), kind)
     except (Unacceptable, MemoryError):
         raise
     except Image.DecompressionBombError:
@@ -74,10 +77,11 @@ def _redraw(picture: Image.Image, kind: str) -> bytes:
     # First, because each later step makes another copy in memory.
     picture.thumbnail((MAX_SIDE, MAX_SIDE))
     upright = ImageOps.exif_transpose(picture)
-    plain = upright.convert("L" if upright.mode in {"1", "L"} else "RGB")
-    # A new picture copies the pixels and no metadata.
-    clean = Image.new(plain.mode, plain.size)
-    clean.paste(plain)
+    mode = "L" if upright.mode in {"1", "L"} else "RGB"
+    # A new picture copies the pixels and no metadata. Text is dark, so it is on white.
+    clean = Image.new(mode, upright.size, "white")
+    mask = upright.convert("RGBA") if upright.has_transparency_data else None
+    clean.paste(upright.convert(mode), mask=mask)
     written = io.BytesIO()
     options = {"quality": QUALITY} if kind == "JPEG" else {"compress_level": 6}
     clean.save(written, kind, **options)
