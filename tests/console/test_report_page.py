@@ -13,11 +13,13 @@ from tests.world.corrections import dispute
 from tests.world.decisions import create_ready_report, set_service_level
 from tests.world.orders import create_report_with_status, two_checks
 from verification.checks.models import CheckDefinition, CheckResult
+from verification.console import finding_cards
 from verification.console.finding_cards import result_context
 from verification.console.reports import HAPPENED, timeline_of
 from verification.db.ids import uuid7
 from verification.reports.models import Report
 from verification.reports.status import record_note
+from verification.sources.health import Health
 from verification.values.local_time import format_nairobi
 from workspaces.models import LedgerEntry, Workspace
 
@@ -195,6 +197,25 @@ def test_open_page_is_refreshed_only_once_the_report_moves_on(owner, api):
     assert (same.status_code, same.content) == (204, b"")
     assert moved.status_code == 200
     assert 'id="refresh"></div>' in moved.content.decode()
+
+
+def test_running_check_says_how_soon_its_source_answers(owner, api, monkeypatch):
+    made = api.create(person())["id"]
+    known = ("AVAILABLE", Health(answered=9, slow_ms=4000))
+    monkeypatch.setattr(finding_cards, "availability", lambda *check: known)
+
+    html = owner.page("reports-detail", report=made)
+    assert "Most answers come within 4 s." in html
+
+    seen = re.search(r'hx-get="[^"]*\?seen=([^"]+)"', html)[1]
+    CheckResult.objects.update(tries=1)
+    later = owner.get("reports-progress", query={"seen": seen}, report=made)
+    assert "The source does not answer at present" in later.content.decode()
+
+    api.work()
+    ended = owner.page("reports-detail", report=made)
+    assert "does not answer" not in ended
+    assert "Most answers" not in ended
 
 
 def test_open_page_logs_in_again_once_the_session_has_ended(owner, api):

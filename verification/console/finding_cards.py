@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -16,7 +17,15 @@ from verification.checks.finding_words import (
     text_of,
 )
 from verification.checks.models import CheckResult, ResultStatus
-from verification.reports.models import NAME_PARTS, PaymentMode, Report
+from verification.console.base import Text
+from verification.console.charts import duration_text
+from verification.reports.models import (
+    NAME_PARTS,
+    PaymentMode,
+    Report,
+    ReportStatus,
+)
+from verification.sources.health import availability
 
 ICONS = {
     "IDENTITY": "fingerprint",
@@ -136,7 +145,22 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "seconds": round((result.duration_ms or 0) / 1000, 1),
         "outdated": ", ".join(map(label_of, outdated)),
         "at": result.completed_at,
+        "wait": _wait_text(result, report),
     }
+
+
+def _wait_text(result: CheckResult, report: Report) -> Text:
+    """Return how soon the answer of a check that runs comes, as far as known."""
+    is_running = report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}
+    if result.completed_at or not is_running:
+        return ""
+    state, health = availability(result.name, report.environment, report.country)
+    if result.tries or state == "UNAVAILABLE":
+        return _("The source does not answer at present, and is asked again.")
+    if not health.slow_ms:
+        return ""
+    slow = timedelta(milliseconds=health.slow_ms)
+    return _("Most answers come within %(time)s.") % {"time": duration_text(slow)}
 
 
 def _compare(

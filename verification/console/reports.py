@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.checks.events import consent_status_of
 from verification.checks.finding_words import label_of, text_of
-from verification.checks.models import NAME_PARTS, ResultStatus
+from verification.checks.models import NAME_PARTS, CheckResult, ResultStatus
 from verification.checks.packages import package_of, packages_of
 from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
@@ -185,15 +185,17 @@ def progress(place: Place, report: UUID) -> HttpResponse:
     An open page polls it while checks run, so it costs two short queries.
     """
     found = place.get_report(report)
-    ended = found.results.exclude(completed_at=None).count()
-    if place.request.GET.get("seen") == _state_of(found, ended):
+    rows = found.results.only("completed_at", "tries")
+    if place.request.GET.get("seen") == _state_of(found, rows):
         return HttpResponse(status=204)
     return _render_report(place, found)
 
 
-def _state_of(report: Report, ended: int) -> str:
+def _state_of(report: Report, results: Iterable[CheckResult]) -> str:
     """Return what changes whenever the report or one of its checks moves on."""
-    return f"{report.updated_at.timestamp():.6f}-{ended}"
+    ended = sum(row.completed_at is not None for row in results)
+    tries = sum(row.tries for row in results)
+    return f"{report.updated_at.timestamp():.6f}-{ended}-{tries}"
 
 
 def _render_report(
@@ -239,7 +241,7 @@ def _render_report(
         "timeline": timeline,
         "erasure": erasure if erasure and erasure.ended_at else None,
         "is_refreshed": not found.is_ended and found.status != ReportStatus.DRAFT,
-        "seen": _state_of(found, sum(row.completed_at is not None for row in rows)),
+        "seen": _state_of(found, rows),
         # People answer more slowly than sources.
         "pause": 5 if found.status == ReportStatus.RUNNING else 20,
         **decisions,
