@@ -75,6 +75,28 @@ def test_unconfirmed_address_changes_nothing(client, workspace):
     assert Member.objects.get() == owner
 
 
+def test_new_address_counts_after_a_login_only(client):
+    """The mistyped address of a stranger would else open the account to them."""
+    link, stranger = request_change(client), Client()
+
+    for visitor in (stranger, logged_in_visitor("otieno")):
+        answer = visitor.post(link)
+        assert answer["Location"].startswith("/accounts/login/?next=%2Faccounts%2F")
+    assert User.objects.get(username="grace").email == OLD
+
+    login = stranger.get(link)["Location"]
+    page = stranger.post(login, {"login": OLD, "password": PASSWORD}, follow=True)
+    assert NEW in page.content.decode()
+    stranger.post(link)
+    assert User.objects.get(username="grace").email == NEW
+
+
+def logged_in_visitor(name: str) -> Client:
+    visitor = Client()
+    visitor.force_login(create_user(name))
+    return visitor
+
+
 def test_link_to_a_withdrawn_address_confirms_nothing(client):
     link = request_change(client, "mistyped@people.test")
     request_change(client)
@@ -120,7 +142,7 @@ def test_taken_address_gets_the_same_answer_and_no_change(client):
 
     taken = client.post(PAGE, {"email": "otieno@people.test", "action_add": ""})
     assert (taken.status_code, taken["Location"]) == (302, unknown["Location"])
-    Client().post(path_mailed_to("otieno@people.test", "ACCOUNT_CONFIRM"))
+    client.post(path_mailed_to("otieno@people.test", "ACCOUNT_CONFIRM"))
 
     assert User.objects.get(username="grace").email == OLD
     assert can_log_in("otieno@people.test")

@@ -563,6 +563,18 @@ def test_closing_needs_the_password(owner):
     assert not Workspace.objects.get().is_suspended
 
 
+def test_owner_without_a_password_closes_by_the_button(owner):
+    """Members who log in by an identity provider have none."""
+    user = Member.objects.get().user
+    user.set_unusable_password()
+    user.save()
+    owner.http.force_login(user)
+
+    owner.post("settings-close", {})
+
+    assert Workspace.objects.get().is_suspended
+
+
 @pytest.mark.usefixtures("new_minute")
 def test_password_cannot_be_guessed_by_closing(owner):
     for _ in range(5):

@@ -240,7 +240,23 @@ def _invitation(url: str) -> Invitation | None:
 
 
 class ConfirmEmailView(account.ConfirmEmailView):
-    """Lead to the page that the visitor wants, or the console, after a login."""
+    """Lead to the page that the visitor wants, or the console, after a login.
+
+    A new address of an account counts once its user has logged in: it may be mistyped,
+    and its reader a stranger, who could then choose a new password.
+    """
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        try:
+            user = self.get_object().email_address.user
+        except Http404:
+            return super().dispatch(request, *args, **kwargs)
+        has_another = user.emailaddress_set.filter(verified=True).exists()
+        if has_another and request.user != user:
+            self.logout()
+            after = urlencode({REDIRECT_FIELD_NAME: request.get_full_path()})
+            return HttpResponseRedirect(f"{reverse('account_login')}?{after}")
+        return super().dispatch(request, *args, **kwargs)
 
     def get_redirect_url(self) -> str:
         after = self.get_next_url() or reverse("console:home")

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
 from django.forms.models import model_to_dict
@@ -117,12 +118,28 @@ class NamesForm(forms.Form):
 
 
 class CloseForm(forms.Form):
+    """Asks for the password, unless the owner logs in by an identity provider."""
+
     password = forms.CharField(
         label=_("Your password"),
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
         error_messages=REQUIRED_ERROR,
     )
+
+    def __init__(self, data: Any, user: User) -> None:
+        super().__init__(data)
+        self.user = user
+        if not user.has_usable_password():
+            del self.fields["password"]
+
+    def clean_password(self) -> str:
+        """Check the password. Over the limit of attempts, even the right one fails."""
+        password: str = self.cleaned_data["password"]
+        rate = rate_limits.count(f"closing:{self.user.pk}", PASSWORDS_PER_MINUTE)
+        if rate.exceeded or not self.user.check_password(password):
+            raise forms.ValidationError(_("The password is not right"))
+        return password
 
 
 CLOSED_REASON = "Closed by its owner"
@@ -211,17 +228,12 @@ def withdraw_names(place: Place) -> HttpResponse:
 
 @member_required(Permission.CLOSE)
 def close(place: Place) -> HttpResponse:
-    form = CloseForm(place.posted)
+    form = CloseForm(place.posted, place.member.user)
     if form.is_valid():
-        # Over the limit of attempts, even the correct password fails.
-        user = place.member.user
-        rate = rate_limits.count(f"closing:{user.pk}", PASSWORDS_PER_MINUTE)
-        if not rate.exceeded and user.check_password(form.cleaned_data["password"]):
-            with transaction.atomic():
-                if close_workspace(place.member):
-                    place.record("workspace.closed", place.workspace)
-            return place.to("dashboard", success=_("The workspace is closed."))
-        form.add_error("password", _("The password is not right"))
+        with transaction.atomic():
+            if close_workspace(place.member):
+                place.record("workspace.closed", place.workspace)
+        return place.to("dashboard", success=_("The workspace is closed."))
     return place.render("settings/closing", {"form": form})
 
 
