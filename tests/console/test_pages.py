@@ -382,7 +382,9 @@ def test_top_up_is_for_members_who_manage_money_that_runs_out(
 
 
 def test_test_subjects_are_for_the_sandbox(owner):
-    assert "90000000" in owner.page("sandbox")
+    page = owner.page("sandbox")
+    assert "90000000" in page
+    assert "A reference from referee@sandbox.test waits" in page
     assert owner.get("sandbox", "production").status_code == 404
 
 

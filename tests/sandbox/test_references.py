@@ -6,6 +6,7 @@ import pytest
 
 from tests.world.clients import Api, error_codes
 from tests.world.employer import create_reference, employment_item, result_of
+from tests.world.referee import visit_as_referee
 from verification.references.models import Reference
 
 ASKED = {"refereeEmail": "referee@sandbox.test"}
@@ -155,3 +156,10 @@ def test_any_other_referee_is_played_by_the_fixtures(api: Api):
     api.work()
 
     assert api.report(made["id"])["status"] == "READY"
+
+
+def test_page_of_the_referee_says_that_it_is_a_test(reference: Reference):
+    page = visit_as_referee(reference)
+    page.open()
+
+    assert "This is a test. No real source is asked." in page.text()

@@ -34,7 +34,7 @@ from verification.notifications.models import (
 )
 from verification.notifications.sms import sms_is_configured
 from verification.notifications.templates import write_email, write_sms
-from verification.providers.sandbox import list_reserved_numbers
+from verification.providers.sandbox import DATA, list_reserved_numbers
 from verification.values import formats
 from verification.web.pages import INVALID_EMAIL
 from workspaces import sandbox_addresses
@@ -119,7 +119,8 @@ def list_test_subjects(place: Place) -> HttpResponse:
         {**one, "ending": ENDINGS.get(one["outcome"], one["description"])}
         for one in list_reserved_numbers()
     ]
-    return place.render("sandbox", {"subjects": subjects})
+    shown = {"subjects": subjects, "referee": DATA["referee"]}
+    return place.render("sandbox", shown)
 
 
 @member_required(Permission.MANAGE_MAILBOX)

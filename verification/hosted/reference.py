@@ -39,6 +39,7 @@ from verification.references.requests import (
 from verification.values.formats import one_line
 from verification.web.pages import attachment
 from verification.web.request import client_address, user_agent
+from workspaces.models import Environment
 
 NAME_LENGTH = 200
 REMARKS_LENGTH = 1000
@@ -288,6 +289,7 @@ def _render(
     context = {
         "reference": reference,
         **client_context(reference.report.workspace, reference.report.environment),
+        "is_test": reference.report.environment == Environment.SANDBOX,
         "stop": visited.stage != "replaced"
         and reverse("reference:block", args=[reference.pk]),
     }
