@@ -88,6 +88,13 @@ def test_every_list_and_page_opens_and_masks_personal_data(rows, superuser):
         assert [personal for personal in PERSONAL if personal in html] == [], model
 
 
+def test_name_does_not_turn_the_text_of_pages(api: Api, superuser: Client):
+    api.create(person(fullName="Wanjiku \u202eKamau\u2066 Njeri"))
+
+    for url in (list_url(Report), change_url(Report.objects.get())):
+        assert "Wanjiku Kamau Njeri" in read_page(superuser, url)
+
+
 # Neither UUIDs, nor numbers, nor names
 BAD_IDS = ["%FF", "%00", "_FF", "x", "9" * 40, "'"]
 

@@ -70,6 +70,8 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # A method is text of the client, unless it is one of these.
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+# Unicode's marks that change the direction of text, in UTF-8
+DIRECTIONS = re.compile(rb"\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 # With the word Bearer, or wrongly without it
 TEST_KEY = re.compile(rf"((?i:bearer) +)?{keys.PREFIXES[Environment.SANDBOX]}")
 PROBES = {*gateway.LIVENESS_PATHS, "/readyz"}
@@ -513,12 +515,17 @@ class SessionLimitsMiddleware(_Middleware):
 
 
 class StaffMiddleware(_Middleware):
-    """Let only staff with a proven second factor reach views of the admin."""
+    """Let only staff with a proven second factor reach views of the admin.
+
+    The pages leave characters out that turn the direction of the text after them.
+    """
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
         if _is_admin(request):
             response["Cache-Control"] = "no-store"
+            if response.headers.get("Content-Type", "").startswith("text/html"):
+                response.content = DIRECTIONS.sub(b"", response.content)
         return response
 
     def process_view(
