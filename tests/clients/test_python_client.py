@@ -601,6 +601,17 @@ def test_listener_begins_at_the_end_by_the_clock_of_the_service(package):
     assert "cursor=middle" in second
 
 
+def test_vrf_lists_the_actions_of_the_sandbox(package, capsys):
+    command = import_module(f"{package.__name__}.command")
+
+    with pytest.raises(SystemExit):
+        command.main(["trigger", "--help"])
+
+    assert {"consent.grant,", "payment.dispute,", "reference.answer,"} <= {
+        *capsys.readouterr().out.split()
+    }
+
+
 def test_vrf_refuses_a_negative_limit(package, capsys: pytest.CaptureFixture[str]):
     command = import_module(f"{package.__name__}.command")
 

@@ -9,11 +9,21 @@ import os
 import sys
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 from . import Client, Problem, VerificationError, __version__, _listener, _stored
+from .models import ConsentAction, PaymentAction, ReferenceAction
 
 KINDS = ("report", "rule", "delivery")
+ACTIONS = ", ".join(
+    f"{part}.{action}"
+    for part, actions in (
+        ("consent", ConsentAction),
+        ("payment", PaymentAction),
+        ("reference", ReferenceAction),
+    )
+    for action in get_args(actions)
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -67,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         "Act as the subject, payer or referee of a report, or let their time run out.",
         commands,
     )
-    trigger.add_argument("action", help="such as consent.grant or payment.pay")
+    trigger.add_argument("action", help=ACTIONS)
     trigger.add_argument("report")
 
     skip = command("skip", _skip, "Do now what is due next.", commands)
@@ -122,9 +132,7 @@ def _trigger(options: argparse.Namespace) -> None:
         }
         part, _, action = options.action.partition(".")
         if part not in acts or not action:
-            raise ValueError(
-                f"an action begins with {', '.join(acts)}, such as consent.grant"
-            )
+            raise ValueError(f"an action is one of {ACTIONS}")
         _print(acts[part](options.report, {"action": action}).to_dict())
 
 
