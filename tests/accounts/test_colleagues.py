@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.accounts.visitor import create_user, is_logged_in, log_in, path_mailed_to
+from tests.world.members import PASSWORD as OLD
 from tests.world.members import create_member
 from tests.world.staff import (
     admin_url,
@@ -496,6 +497,30 @@ def test_stale_form_does_not_restore_an_ended_access(transactional_db, end):
     else:
         assert not wangari.is_active
         assert not wangari.has_usable_password()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("form", ["change", "reset"])
+def test_password_chosen_meanwhile_does_not_restore_an_ended_access(form):
+    ann, wangari = another_superuser("ann"), another_superuser()
+    client, typed = Client(), dict.fromkeys(("password1", "password2"), PASSWORD)
+    if form == "change":
+        log_in_staff(client, wangari)
+        page, typed = "/accounts/password/change/", typed | {"oldpassword": OLD}
+    else:
+        client.post("/accounts/password/reset/", {"email": wangari.email})
+        link = path_mailed_to(wangari.email, "ACCOUNT_RESET")
+        page = client.get(link, follow=True).request["PATH_INFO"]
+
+    with transaction.atomic():
+        colleagues.lock_superusers()
+        saving = start_and_block(lambda: client.post(page, typed))
+        colleagues.deactivate(wangari, by=ann)
+    saving.result()
+
+    wangari.refresh_from_db()
+    assert not wangari.is_active
+    assert not wangari.has_usable_password()
 
 
 @pytest.mark.django_db(transaction=True)

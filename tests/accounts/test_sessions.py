@@ -6,6 +6,7 @@ import re
 import pytest
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import Client
 
 from tests.accounts.visitor import (
@@ -19,6 +20,7 @@ from tests.world import staff
 from tests.world.members import PASSWORD
 from tests.world.staff import press_button
 from tests.world.staff import superuser as superuser
+from tests.world.threads import start_and_block
 from verification.accounts.models import Colleague, Session
 from verification.backoffice.models import AuditEvent
 from workspaces.logins import remove_second_factors
@@ -26,6 +28,7 @@ from workspaces.models import Member, Role
 
 PAGE = "/accounts/sessions/"
 EMAIL = "grace@people.test"
+NEW = "eight loud elephants"
 PHONE = "Mozilla/5.0 (Linux; Android 10) AppleWebKit/537.36 Chrome/143.0 Safari/537.36"
 ELSEWHERE = "198.51.100.7"
 
@@ -173,6 +176,45 @@ def test_end_of_other_sessions_ends_the_new_address_that_they_asked_for(
         confirm_identity(open_session(), "/accounts/email/").post(PAGE)
 
     assert [one.email for one in grace.emailaddress_set.all()] == [EMAIL]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("end", ["password", "session"])
+def test_form_that_waits_for_another_one_sees_what_it_has_changed(end):
+    grace, thief = create_user(), open_session()
+    form = {"oldpassword": PASSWORD, "password1": NEW, "password2": NEW}
+
+    with transaction.atomic():
+        User.objects.select_for_update(no_key=True).get()
+        changing = start_and_block(
+            lambda: thief.post("/accounts/password/change/", form)
+        )
+        if end == "password":
+            grace.set_password("nine loud purple hippos")
+            grace.save()
+        else:
+            grace.sessions.all().delete()
+
+    assert changing.result().status_code in (200, 400)
+    grace.refresh_from_db()
+    assert not grace.check_password(NEW)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_address_is_not_confirmed_when_the_change_ends_meanwhile():
+    grace, thief = create_user(), open_session()
+    confirm_identity(thief, "/accounts/email/")
+    thief.post("/accounts/email/", {"email": "thief@people.test", "action_add": ""})
+    link = path_mailed_to("thief@people.test", "ACCOUNT_CONFIRM").partition("?")[0]
+
+    with transaction.atomic():
+        User.objects.select_for_update(no_key=True).get()
+        confirming = start_and_block(lambda: thief.post(link))
+        grace.emailaddress_set.filter(verified=False).delete()
+
+    assert confirming.result().status_code == 404
+    grace.refresh_from_db()
+    assert grace.email == EMAIL
 
 
 @pytest.mark.parametrize("change", ["password", "factor"])

@@ -149,6 +149,11 @@ class AccountAdapter(DefaultAccountAdapter):
         cleaned: str = super().clean_password(password, user)
         return cleaned
 
+    def set_password(self, user: Any, password: str) -> None:
+        """Save nothing else: staff may have ended the access since it was read."""
+        user.set_password(password)
+        user.save(update_fields=["password"])
+
     def get_reauthentication_methods(self, user: Any) -> list[Any]:
         """Return the user's second factors, passkeys first, or else the password."""
         methods: list[Any] = super().get_reauthentication_methods(user)

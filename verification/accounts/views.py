@@ -26,6 +26,7 @@ from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.contrib.sessions.exceptions import SessionInterrupted
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -55,9 +56,21 @@ def account_page(
 
     `limit` is the number of forms that an address may send in a minute. `script` lets
     the page run our script files, which passkeys need. The view runs in a transaction,
-    unless it calls an identity provider: allauth would leave half of a change.
+    unless it calls an identity provider: allauth would leave half of a change. Forms of
+    one user run one after another.
     """
-    run = view if calls_provider else transaction.atomic(view)
+
+    @transaction.atomic
+    def run_alone(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.method == "POST" and isinstance(request.user, User):
+            users = User.objects.select_for_update(no_key=True)
+            request.user.refresh_from_db(from_queryset=users)
+            # The form before may have ended this session.
+            if not request.session.exists(request.session.session_key or ""):
+                raise SessionInterrupted
+        return view(request, *args, **kwargs)
+
+    run = view if calls_provider else run_alone
 
     @private_page
     @wraps(view)
