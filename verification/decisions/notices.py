@@ -312,12 +312,12 @@ def hand_over(
         raise NoticeRefused(NoticeObstacle.TOO_EARLY)
     if on > at.astimezone(NAIROBI).date():
         raise NoticeRefused(NoticeObstacle.IN_FUTURE)
+    kind, details = FactKind.HANDED_OVER, {"by": by, "on": on.isoformat()}
+    if any(fact.details == details for fact in notice.facts.filter(kind=kind)):
+        # The form was sent twice.
+        return notice
     NoticeFact.objects.create(
-        notice=notice,
-        kind=FactKind.HANDED_OVER,
-        at=at,
-        recorded_by=client.actor,
-        details={"by": by, "on": on.isoformat()},
+        notice=notice, kind=kind, at=at, recorded_by=client.actor, details=details
     )
     _mark_served(notice, at)
     notice.save()
