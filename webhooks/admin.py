@@ -43,9 +43,21 @@ def _refusal(delivery):
     return ""
 
 
+@admin.display(description="name")
+def event_name(row):
+    """Return the name that clients know, in place of its meaning."""
+    return row.name
+
+
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
-    list_display = ["name", "workspace", "environment", "report_page", "created_at"]
+    list_display = [
+        event_name,
+        "workspace",
+        "environment",
+        "report_page",
+        "created_at",
+    ]
     list_filter = ["environment", "name"]
     list_select_related = ["workspace"]
     search_ids = ("id", "report_id")
@@ -137,7 +149,7 @@ class ConfigurationAdmin(ReadOnlyAdmin):
 class DeliveryAdmin(ReadOnlyAdmin):
     list_display = [
         "event_id",
-        "name",
+        event_name,
         "workspace",
         "status",
         "attempts",

@@ -59,6 +59,14 @@ def test_lists_and_pages_open_and_show_no_secret(rows, superuser, model):
         assert secret not in html
 
 
+@pytest.mark.parametrize("model", [Event, Delivery])
+def test_lists_name_events_as_clients_know_them(rows, superuser, model):
+    found = read_page(superuser, list_url(model)).split("<tbody")[1].split("</table")[0]
+
+    assert "report.created" in found
+    assert "A report is created." not in found
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_staff_cannot_add_edit_or_delete(rows, superuser, model):
     row = model.objects.get()
