@@ -202,6 +202,17 @@ def test_company_that_is_active_is_clear(smile_id: FakeSmileId):
     }
 
 
+@pytest.mark.parametrize(("untold", "told"), [("N/A", None), (None, None), ([], [])])
+def test_directors_and_owners_are_null_when_not_told(smile_id, untold, told):
+    lists = ("directors", "proprietors", "fiduciaries", "beneficial_owners")
+    smile_id.results = dict.fromkeys(lists, untold)
+
+    answer = finding_of(smile_id, "BUSINESS_VERIFICATION", **ACACIA)
+
+    assert answer.details["directors"] == answer.details["shareholders"] == told
+    assert answer.score == 5
+
+
 @pytest.mark.parametrize(
     ("subject", "company", "flags", "score"),
     [

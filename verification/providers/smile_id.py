@@ -364,15 +364,16 @@ def business(subject: Subject, answer: Answer | None, **evidence: Any) -> Findin
         incorporated_on=record.day("registration_date"),
         address=record.text("address"),
         directors=_directors(answer),
-        shareholders=[
-            _shareholder(each) for each in answer.records("beneficial_owners")
-        ],
+        shareholders=_shareholders(answer),
     )
     return findings.company_finding(subject, company, **evidence)
 
 
-def _directors(answer: Answer) -> list[dict[str, Any]]:
+def _directors(answer: Answer) -> list[dict[str, Any]] | None:
+    """Return the people of all lists, or None if the answer has no list."""
     roles = {"directors": "DIRECTOR", "proprietors": "PROPRIETOR", "fiduciaries": None}
+    if not any(isinstance(answer.get(key), list) for key in roles):
+        return None
     return [
         findings.director(
             each.text("name"),
@@ -382,6 +383,12 @@ def _directors(answer: Answer) -> list[dict[str, Any]]:
         for key, role in roles.items()
         for each in answer.records(key)
     ]
+
+
+def _shareholders(answer: Answer) -> list[dict[str, Any]] | None:
+    if not isinstance(answer.get("beneficial_owners"), list):
+        return None
+    return [_shareholder(each) for each in answer.records("beneficial_owners")]
 
 
 def _shareholder(owner: Answer) -> dict[str, Any]:
