@@ -94,6 +94,9 @@ def test_member_is_offered_what_the_role_may_see(viewer, officer):
 def test_account_leads_to_the_choice(owner, another_api):
     html = owner.http.get(reverse("mfa_index")).content.decode()
     assert 'href="/console/messages"' in html
+    # Every link has the name of the page.
+    pages = [owner.page(name) for name in ("messages", "members", "settings")]
+    assert all("Messages to you" in page for page in (html, *pages))
     answer = owner.http.get("/console/messages")
     assert answer["Location"] == owner.url("messages")
 
