@@ -110,6 +110,10 @@ def test_wrong_type_or_content_is_refused(name, declared, content, why):
         files.pdf_with("/Launch", F="calc.exe"),
         files.pdf_with("/SubmitForm", F="https://elsewhere.test/"),
         files.pdf_with("/GoToR", F="//elsewhere.test/share"),
+        files.pdf_with("/URI", URI="//elsewhere.test/share"),
+        files.pdf_with("/URI", URI=r"\\elsewhere.test\share"),
+        files.pdf_with("/URI", URI=" File://elsewhere.test/share"),
+        files.pdf_with("/URI", URI="javascript:app.alert(1)"),
         files.pdf_with("/URI", XFA="<xdp>"),
         files.pdf_that_carries_a_file(),
         files.pdf().replace(b"startxref", b"/JavaScript\nstartxref"),
@@ -155,6 +159,8 @@ def test_pdf_that_opens_at_a_place_is_accepted(content):
 def test_pdf_with_links_is_accepted():
     for word in ("/URI", "/GoTo"):
         refuse_harmful_pdf(files.pdf_with(word))
+    for link in ("https://a.test/file:x", "mailto:a@a.test", "a.test", "tel:+254"):
+        refuse_harmful_pdf(files.pdf_with("/URI", URI=link))
 
 
 def test_bomb_is_refused():

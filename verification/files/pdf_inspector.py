@@ -61,6 +61,10 @@ ACTIVE_VALUES = {
     # Another file, or a URL.
     "/Filespec",
 }
+# A link that runs code, or opens a file on this device or in a network
+ACTIVE_LINK = re.compile(
+    r"\s*(javascript:|vbscript:|file:|smb:|//|\\\\)", re.IGNORECASE
+)
 # In the dictionary of a stream: the content is in another file.
 EXTERNAL_KEYS = {"/F", "/Ref", "/OPI"}
 ACTIVE_PATTERN = re.compile(rb"/(?:JavaScript|Launch|EmbeddedFiles?|RichMedia|XFA)\b")
@@ -193,6 +197,8 @@ def _refuse_active(obj: Any) -> None:
         if ACTIVE_KEYS & obj.keys():
             raise Unacceptable(Fault.ACTIVE)
         words = {str(obj.get(name)) for name in ("/S", "/Subtype", "/Type")}
+        if ACTIVE_LINK.match(str(obj["/URI"]) if "/URI" in obj else ""):
+            raise Unacceptable(Fault.ACTIVE)
         if "/OpenAction" in obj:
             _refuse_action(obj["/OpenAction"])
         is_elsewhere = obj.get("/S") == "/Thread" and "/F" in obj
