@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from allauth.account.models import EmailAddress
-from allauth.account.utils import filter_users_by_email
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from verification.backoffice.roles import is_superuser
 from verification.notifications.models import Kind
@@ -18,12 +18,38 @@ class AddressChangeRefused(Exception):
     """The address of this person stays; the message says why."""
 
 
+def unconfirmed_users() -> QuerySet[User]:
+    """Return users without a confirmed address or a login: anybody can make them.
+
+    Staff and members of workspaces are none.
+    """
+    unused = User.objects.filter(
+        is_staff=False, is_superuser=False, last_login=None, memberships=None
+    )
+    return unused.exclude(emailaddress__verified=True)
+
+
+def has_account(email: str) -> bool:
+    """Return whether somebody has proved to read this address, or works with it."""
+    users = User.objects.filter(
+        Q(email__iexact=email)
+        | Q(emailaddress__email__iexact=email, emailaddress__verified=True)
+    )
+    return users.exclude(pk__in=unconfirmed_users()).exists()
+
+
 def validate_free_address(email: str) -> str:
     """Return the address in lower case. Raises ValidationError if a user has it."""
     email = email.strip().lower()
-    if filter_users_by_email(email):
+    if has_account(email):
         raise ValidationError("Somebody has this address already.")
     return email
+
+
+def free_address(email: str) -> None:
+    """Delete what strangers may have asked for with an address that has no account."""
+    unconfirmed_users().filter(email__iexact=email).delete()
+    EmailAddress.objects.filter(email__iexact=email, verified=False).delete()
 
 
 def remove_second_factors(user: User) -> None:
@@ -58,6 +84,7 @@ def change_address(user_id: int, email: str) -> User:
     # The approver of an open request knew the old address.
     user.staff_requests.all().delete()
     notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="email")
+    free_address(email)
     user.email = email
     user.save(update_fields=["email"])
     EmailAddress.objects.filter(user=user.pk).delete()

@@ -227,6 +227,23 @@ def test_taken_address_of_a_colleague_is_refused(superuser):
     assert Notification.objects.count() == 0
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_stranger_who_signs_up_does_not_keep_an_address_from_staff(superuser, is_new):
+    typed = {"name": "Njeri", "email": NEW, "password1": PASSWORD}
+    Client().post("/accounts/signup/", typed)
+    EmailAddress.objects.create(user=create_user("stranger"), email=NEW)
+
+    if is_new:
+        add(superuser)
+    else:
+        njeri = invited("njerri@office.test")
+        press_button(superuser, "change_email", njeri, email=NEW, reason="Misspelt")
+
+    Client().post(link_of(), dict.fromkeys(("password1", "password2"), PASSWORD))
+    assert User.objects.get(email=NEW).is_staff
+    assert EmailAddress.objects.get(email=NEW).verified
+
+
 def test_equal_user_names_get_a_number():
     for host in ("office", "elsewhere"):
         invited(f"njeri@{host}.test")

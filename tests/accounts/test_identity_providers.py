@@ -381,13 +381,17 @@ def test_account_of_a_stranger_is_not_linked_in_place_of_the_confirmed_one(bank)
     assert not SocialAccount.objects.filter(user=stranger).exists()
 
 
-def test_account_follows_the_person_to_a_new_address(bank):
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_account_follows_the_person_to_a_new_address(bank, is_asked_for):
     enter()
-    bank.people["p1"]["email"] = "grace.mwangi@bank.test"
+    bank.people["p1"]["email"] = new = "grace.mwangi@bank.test"
+    if is_asked_for:
+        stranger = create_user("stranger")
+        EmailAddress.objects.create(user=stranger, email=new)
 
     enter()
 
-    assert User.objects.get().email == "grace.mwangi@bank.test"
+    assert SocialAccount.objects.get().user.email == new
 
 
 def test_address_that_passed_to_another_person_opens_no_account(bank):

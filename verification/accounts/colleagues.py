@@ -32,7 +32,7 @@ from verification.notifications.outbox import (
 )
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from workspaces.logins import remove_second_factors
+from workspaces.logins import free_address, remove_second_factors
 
 INVITATION_LIFETIME = timedelta(days=7)
 # A request that nobody approves within this time ends.
@@ -62,6 +62,7 @@ def lock_superusers() -> None:
 @transaction.atomic
 def add(email: str, name: str, roles: Iterable[Group], *, by: User) -> Colleague:
     """Create a colleague without a password and send an invitation."""
+    free_address(email)
     user = Colleague(
         username=make_username(email), email=email, first_name=name, is_staff=True
     )

@@ -25,13 +25,13 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.accounts import lockout, provider_grants
 from verification.accounts.adapters import notify_account_change
-from verification.accounts.models import unconfirmed_users
 from verification.backoffice import audit
 from verification.db.encryption import keyed_hash
 from verification.values.formats import one_line
 from verification.values.public_text import TextFault, find_text_fault
 from verification.web.pages import INVALID_EMAIL, REQUIRED_ERROR
 from workspaces import rate_limits
+from workspaces.logins import free_address
 
 # Seconds for which a one-time code is valid.
 TOTP_PERIOD = app_settings.TOTP_PERIOD
@@ -158,7 +158,7 @@ class JoinForm(SignUpForm):
 
     def save(self, request: HttpRequest) -> User:
         """Create the user, and delete an unconfirmed one of the address."""
-        unconfirmed_users().filter(email__iexact=self.email).delete()
+        free_address(self.email)
         user: User = super().save(request)
         EmailAddress.objects.filter(user=user).update(verified=True)
         return user

@@ -6,12 +6,12 @@ from typing import ClassVar
 from django.contrib.auth.models import User, UserManager
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
-from django.db.models import Q
 from django.utils.timezone import now
 
 from verification.db.models import DatedRow
 from verification.jobs.queue import job
 from verification.values import clock
+from workspaces.logins import unconfirmed_users
 
 # A link that confirms an address works for three days; each login sends another one.
 UNCONFIRMED_LIFETIME = timedelta(days=30)
@@ -127,23 +127,3 @@ def purge_unconfirmed_users() -> None:
     """Delete old users without a confirmed address or a login."""
     before = clock.now() - UNCONFIRMED_LIFETIME
     unconfirmed_users().filter(date_joined__lt=before).delete()
-
-
-def unconfirmed_users() -> models.QuerySet[User]:
-    """Return users without a confirmed address or a login: anybody can make them.
-
-    Staff and members of workspaces are none.
-    """
-    unused = User.objects.filter(
-        is_staff=False, is_superuser=False, last_login=None, memberships=None
-    )
-    return unused.exclude(emailaddress__verified=True)
-
-
-def has_account(email: str) -> bool:
-    """Return whether somebody has proved to read this address, or works with it."""
-    users = User.objects.filter(
-        Q(email__iexact=email)
-        | Q(emailaddress__email__iexact=email, emailaddress__verified=True)
-    )
-    return users.exclude(pk__in=unconfirmed_users()).exists()

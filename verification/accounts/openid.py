@@ -48,13 +48,13 @@ from django.views.decorators.http import require_POST
 from requests import RequestException, Session
 
 from verification.accounts import colleagues, provider_grants
-from verification.accounts.models import unconfirmed_users
 from verification.accounts.provider_grants import LoginRefused
 from verification.backoffice import audit
 from verification.outbound.client import create_session
 from verification.outbound.targets import Blocked
 from verification.values.clock import now
 from verification.values.formats import one_line
+from workspaces.logins import unconfirmed_users
 
 if TYPE_CHECKING:
     from verification.settings.identity_providers import IdentityProvider

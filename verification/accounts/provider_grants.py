@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from allauth.account.models import EmailAddress
-from allauth.account.utils import filter_users_by_email
 from allauth.socialaccount.models import SocialAccount
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from django.conf import settings
@@ -29,6 +28,7 @@ from verification.accounts import colleagues
 from verification.backoffice import audit
 from verification.backoffice.roles import is_superuser
 from workspaces import members
+from workspaces.logins import has_account
 from workspaces.models import Role, Workspace
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def follow_address(
     confirmed the address before: a stranger may have chosen both.
     """
     is_same = user.email.lower() == email
-    if not is_same and filter_users_by_email(email):
+    if not is_same and has_account(email):
         return
     known = EmailAddress.objects.filter(user=user, email__iexact=email, verified=True)
     is_confirmed = known.exists()

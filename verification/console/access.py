@@ -20,7 +20,6 @@ from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
 from verification.accounts.forms import JoinForm
-from verification.accounts.models import has_account
 from verification.accounts.provider_grants import has_no_password
 from verification.accounts.views import account_page
 from verification.backoffice import audit
@@ -46,6 +45,7 @@ from verification.values.local_time import NAIROBI
 from verification.values.networks import WrongNetwork, read_networks
 from verification.web.pages import REQUIRED_ERROR
 from workspaces import keys, members
+from workspaces.logins import has_account
 from workspaces.members import Permission
 from workspaces.models import (
     ApiKey,
