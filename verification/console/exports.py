@@ -55,7 +55,7 @@ class ExportForm(ChoicesForm):
         label=_("Do not mask details about people"), required=False
     )
     reason = text_field(
-        _("Why you need them"),
+        _("Why you need them unmasked"),
         300,
         required=False,
         help_text=_("The reason is recorded"),
