@@ -94,6 +94,10 @@ def generate_package(folder: Path) -> Path:
         raise SystemExit("\n".join(f"{one.header}: {one.detail}" for one in found))
     for unused in ("client.py", "errors.py"):
         (package / unused).unlink()
+    for model in (package / "models").glob("*.py"):
+        # Python would iterate over a page by numbers, and raise KeyError.
+        iteration = "    __iter__ = None\n\n    def __getitem__("
+        model.write_text(model.read_text().replace("    def __getitem__(", iteration))
     shutil.copytree(HERE / PACKAGE, package, dirs_exist_ok=True)
     client = (package / "_async_client.py").read_text()
     for pattern, replacement in SYNCHRONOUS:

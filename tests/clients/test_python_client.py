@@ -305,6 +305,14 @@ def test_pages_are_iterated_without_repeating_a_shifted_report(call):
     assert server.received[1].path == f"{PATH}?page=1&size=20&status=READY"
 
 
+def test_page_is_no_iterator(package):
+    models = import_module(f"{package.__name__}.models")
+    page = models.ReportPage.from_dict(example("get", PATH, "200"))
+
+    with pytest.raises(TypeError, match="not iterable"):
+        list(page)
+
+
 def test_events_are_followed_from_page_to_page(call, package):
     stored = []
 
