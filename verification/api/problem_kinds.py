@@ -162,8 +162,10 @@ _PROBLEM_KINDS = [
         "report-not-retryable",
         409,
         "The report cannot be retried now",
-        "Only a report that has ended with failed checks can be retried.",
-        "Wait until the report has ended, and retry it if a check failed.",
+        "Only a report that has ended with failed checks can be retried, while its "
+        "consent holds, these checks are offered and its payer has no money back.",
+        "Wait until the report has ended. The detail names another reason: if that "
+        "stays, order a new report.",
     ),
     ProblemKind(
         "report-not-decidable",
@@ -234,9 +236,11 @@ _PROBLEM_KINDS = [
         409,
         "The rule cannot be resumed now",
         "The monitoring rule is paused for a reason that a request alone does not end: "
-        "staff paused it, the subject withdrew consent, or a check is not offered.",
-        "Look at `pauseReason`. After a withdrawal, send the new `consent`. Staff "
-        "resume rules that they paused. The detail names a check that is not offered.",
+        "staff paused it, the subject withdrew consent or objected, or a check is not "
+        "offered.",
+        "Look at `pauseReason`. After a withdrawal or an objection, send the new "
+        "`consent`. Staff resume rules that they paused. The detail names a check that "
+        "is not offered.",
     ),
     ProblemKind(
         "webhook-not-configured",
