@@ -363,6 +363,10 @@ def test_rule_is_paused_and_resumed(owner, api):
 
     owner.post("monitoring-pause", rule=rule)
     assert "Your workspace paused it." in owner.page("monitoring-rule", rule=rule)
+    link = owner.url("monitoring-rule", rule=rule)
+    for status, is_listed in (("PAUSED", True), ("ACTIVE", False)):
+        listed = owner.page("monitoring", query={"status": status})
+        assert (f'href="{link}"' in listed) is is_listed
     owner.post("monitoring-resume", rule=rule)
     assert "Every day, next" in owner.page("monitoring-rule", rule=rule)
 

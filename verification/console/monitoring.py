@@ -97,6 +97,7 @@ REFUSALS: Refusals = {
 
 class RuleFilters(FilterForm):
     search = search_field(_("Name, ID number or reference"))
+    status = filter_field(_("Status"), choices_of("rule"))
 
 
 class AlertFilters(FilterForm):
