@@ -13,6 +13,7 @@ from allauth.account.models import EmailAddress
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
 from django.test import Client
 
 from tests.accounts.visitor import code_of, create_user, is_logged_in, log_in
@@ -25,6 +26,7 @@ from tests.fakes.identity_provider import (
 )
 from tests.world.members import PASSWORD
 from tests.world.staff import give_factor
+from tests.world.threads import start_and_block
 from verification.accounts import provider_grants
 from verification.accounts.openid import read_claims
 from verification.accounts.provider_grants import LoginRefused
@@ -416,6 +418,29 @@ def test_provider_of_a_workspace_opens_no_account_of_others(bank):
         user.delete()
     assert not SocialAccount.objects.exists()
     assert not Member.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"is_superuser": True}, "superuser"), ({"is_active": False}, "closed")],
+)
+def test_login_counts_a_change_of_staff_that_it_waits_for(bank, change, reason):
+    configure(bank, workspace=None, roles={}, staff_roles=STAFF)
+    bank.people["p1"]["groups"] = ["support"]
+    enter()
+    back = Client()
+    path = come_back(go_to_provider(back))
+
+    with transaction.atomic():
+        people = User.objects.select_for_update(no_key=True)
+        user = people.get(email=EMAIL)
+        entering = start_and_block(lambda: back.get(path))
+        people.filter(pk=user.pk).update(**change)
+
+    assert refusal(entering.result()) == reason
+    assert not is_logged_in(back)
+    assert User.objects.filter(pk=user.pk, **change).exists()
 
 
 def create_person_of_the_bank(name: str, **fields) -> User:

@@ -376,7 +376,6 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
             waiting = EmailAddress.objects.filter(verified=False)
             waiting.filter(email__iexact=sociallogin.claims.email).delete()
             return
-        provider_grants.require_allowed(user, provider)
         if _has_another_account(user, sociallogin.account):
             raise LoginRefused("another", user)
         provider_grants.apply_grant(user, provider, grant)

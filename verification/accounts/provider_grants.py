@@ -164,9 +164,10 @@ def apply_grant(user: User, provider: IdentityProvider, grant: Grant) -> None:
     """Give the user the roles that the groups grant, and take the others.
 
     Without a grant the user's sessions end. The last owner stays one, and cannot log
-    in.
+    in. Raises LoginRefused.
     """
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    require_allowed(user, provider)
     reason = f"Groups of {provider.name}"
     if provider.workspace and _has_workspace(provider):
         change = members.follow_groups(provider.workspace, user, grant.role)
