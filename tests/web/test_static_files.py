@@ -62,7 +62,9 @@ def test_file_at_an_old_address_is_served_without_caching(
     response.close()
 
 
-@pytest.mark.parametrize("name", ["none.css", f"v-{'0' * 16}/none.css", "../urls.py"])
+@pytest.mark.parametrize(
+    "name", ["none.css", f"v-{'0' * 16}/none.css", "../urls.py", "", "verification/"]
+)
 def test_other_files_are_not_found(client: Client, name: str) -> None:
     assert client.get(f"/static/{name}").status_code == 404
     assert client.get(f"/static/v-{'0' * 16}/{name}").status_code == 404
