@@ -179,6 +179,21 @@ def test_end_of_other_sessions_ends_the_new_address_that_they_asked_for(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_factor_is_not_set_up_when_its_last_step_fails(monkeypatch):
+    grace = create_user()
+    client = open_session(raise_request_exception=False)
+    confirm_identity(client, "/accounts/totp/activate/")
+    secret = client.get("/accounts/totp/activate/").context["form"].secret
+    monkeypatch.delattr("verification.accounts.signals.end_other_sessions")
+
+    answer = client.post("/accounts/totp/activate/", {"code": code_of(secret)})
+
+    assert answer.status_code == 500
+    assert not grace.authenticator_set.exists()
+    assert not AuditEvent.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("end", ["password", "session"])
 def test_form_that_waits_for_another_one_sees_what_it_has_changed(end):
     grace, thief = create_user(), open_session()

@@ -27,7 +27,7 @@ from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.contrib.sessions.exceptions import SessionInterrupted
-from django.db import transaction
+from django.db import connection, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import Resolver404, resolve, reverse, reverse_lazy
@@ -68,7 +68,15 @@ def account_page(
             # The form before may have ended this session.
             if not request.session.exists(request.session.session_key or ""):
                 raise SessionInterrupted
-        return view(request, *args, **kwargs)
+        answer = view(request, *args, **kwargs)
+        # allauth would record a new factor, and mail it, after the commit: never, if
+        # the connection is lost then. Calls of our own are robust.
+        calls: list[Any] = connection.run_on_commit
+        connection.run_on_commit = [one for one in calls if one[2]]
+        for _ids, call, is_robust in calls:
+            if not is_robust:
+                call()
+        return answer
 
     run = view if calls_provider else run_alone
 
