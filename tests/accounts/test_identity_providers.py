@@ -26,7 +26,7 @@ from tests.fakes.identity_provider import (
 )
 from tests.world.members import PASSWORD
 from tests.world.staff import give_factor
-from tests.world.threads import start_and_block
+from tests.world.threads import run_at_once, start_and_block
 from verification.accounts import provider_grants
 from verification.accounts.openid import read_claims
 from verification.accounts.provider_grants import LoginRefused
@@ -418,6 +418,26 @@ def test_provider_of_a_workspace_opens_no_account_of_others(bank):
         user.delete()
     assert not SocialAccount.objects.exists()
     assert not Member.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("kind", ["new", "linked", "moved"])
+def test_tabs_at_once_log_in_or_say_to_begin_again(bank, kind):
+    if kind == "linked":
+        create_person_of_the_bank("grace")
+    if kind == "moved":
+        enter()
+        bank.people["p1"]["email"] = "grace.mwangi@bank.test"
+    # The client of the tests would raise the exceptions of the other threads.
+    tabs = [Client(raise_request_exception=False) for _ in range(3)]
+    paths = [come_back(go_to_provider(tab)) for tab in tabs]
+
+    answers = run_at_once(3, lambda n: tabs[n].get(paths[n]), connected=True)
+
+    statuses = {answer.status_code for answer in answers}
+    assert statuses <= ({302} if kind == "moved" else {302, 403})
+    assert any(map(is_logged_in, tabs))
+    assert SocialAccount.objects.count() == User.objects.count() == 1
 
 
 @pytest.mark.django_db(transaction=True)

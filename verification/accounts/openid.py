@@ -381,22 +381,14 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         provider_grants.apply_grant(user, provider, grant)
         if not grant:
             raise LoginRefused("groups", user)
-        user.refresh_from_db()
         email = sociallogin.claims.email
         provider_grants.follow_address(request, user, provider, email)
 
+    @transaction.atomic
     def save_user(
         self, request: HttpRequest, sociallogin: Any, form: Any = None
     ) -> User:
         """Create the user with the roles that the groups grant."""
-        try:
-            return self._create_user(request, sociallogin, form)
-        except IntegrityError:
-            # Another tab has logged in this person at the same moment.
-            raise LoginRefused("ended") from None
-
-    @transaction.atomic
-    def _create_user(self, request: HttpRequest, sociallogin: Any, form: Any) -> User:
         provider = settings.IDENTITY_PROVIDERS[sociallogin.account.provider]
         grant = provider_grants.grant_of(provider, sociallogin.claims.groups)
         if grant.staff_roles:
@@ -549,3 +541,6 @@ def _answer(
         return provider_grants.refuse(request, provider, e.reason, e.user)
     except OAuth2Error:
         return provider_grants.refuse(request, provider, "token")
+    except IntegrityError:
+        # Another tab has logged in this person for the first time at the same moment.
+        return provider_grants.refuse(request, provider, "ended")

@@ -189,6 +189,7 @@ def follow_address(
     The password ends unless the setting lets it be. It always ends if nobody had
     confirmed the address before: a stranger may have chosen both.
     """
+    user.refresh_from_db(from_queryset=User.objects.select_for_update(no_key=True))
     is_same = user.email.lower() == email
     if not is_same and has_account(email):
         return
