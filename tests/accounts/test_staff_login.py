@@ -172,10 +172,11 @@ def test_new_factor_opens_the_admin_after_recovery_codes(staff):
     page = client.get("/accounts/totp/activate/")
     assert "<svg" in page.content.decode()
 
-    answer = client.post(
-        "/accounts/totp/activate/", {"code": code_of(page.context["form"].secret)}
-    )
+    form = {"code": code_of(page.context["form"].secret)}
+    answer = client.post("/accounts/totp/activate/", form)
 
+    again = client.post("/accounts/totp/activate/", form)
+    assert again["Location"] == answer["Location"]
     codes = client.get(answer["Location"]).context["unused_codes"]
     assert len(codes) == 10
     assert client.get(ADMIN).status_code == 200

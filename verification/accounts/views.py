@@ -42,7 +42,7 @@ from verification.web.pages import View, allow_sources, private_page
 from workspaces import members, rate_limits
 from workspaces.models import Invitation
 
-PASSKEY = Authenticator.Type.WEBAUTHN
+PASSKEY, APP = Authenticator.Type.WEBAUTHN, Authenticator.Type.TOTP
 
 
 def account_page(
@@ -168,7 +168,12 @@ class RecoveryCodesFirstMixin(NextRedirectMixin):
 
 
 class ActivateAppView(RecoveryCodesFirstMixin, totp.ActivateTOTPView):
-    pass
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        if request.method == "POST" and is_mfa_enabled(request.user, [APP]):
+            # A second press: allauth would lead to the removal of the factor.
+            self.did_generate_recovery_codes = True
+            return HttpResponseRedirect(self.get_success_url())
+        return super().dispatch(request, *args, **kwargs)
 
 
 class AddPasskeyView(RecoveryCodesFirstMixin, webauthn.AddWebAuthnView):
