@@ -187,7 +187,7 @@ def end_other_sessions(request: HttpRequest, user: Any) -> int:
     """End all sessions of the user but this one. Returns how many.
 
     A new address that waits for its confirmation ends with them: a thief may have asked
-    for it, and its link needs no login.
+    for it.
     """
     waiting = user.emailaddress_set.filter(verified=False)
     waiting.exclude(email__iexact=user.email).delete()
