@@ -212,7 +212,7 @@ def test_delivery_page_says_what_each_attempt_came_to(owner, api):
     Attempt.objects.filter(number=3).update(error="NOT_TRUSTED", status_code=None)
     row = owner.page("webhooks").split("<tbody")[1]
     assert number_of_id("R", delivery.event.report_id) in row
-    # What came last, in place of an older answer
+    # The page shows the newest attempt, not an older answer.
     assert ">502<" not in row
     assert str(WORDS["attempt"]["NOT_TRUSTED"]) in row
 
