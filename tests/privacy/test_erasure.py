@@ -630,6 +630,28 @@ def test_killed_erasure_tells_of_each_report_once(api: Api, monkeypatch):
     assert Event.objects.filter(name="report.erased").count() == 3
 
 
+@pytest.mark.parametrize("moment", ["before the search", "after the search"])
+def test_erasure_leaves_a_draft_that_names_another_person_by_now(
+    api: Api, monkeypatch, moment: str
+):
+    first, draft = (api.create({**person(), "draft": True})["id"] for _ in range(2))
+    made = request_erasure(api, first)
+
+    def edit(*_):
+        other = person(fullName="Otieno Ouma", idNumber="87654321")["subject"]
+        api.post(f"/reports/{draft}/draft", {"subject": other})
+
+    if moment == "before the search":
+        edit()
+    else:
+        monkeypatch.setattr(erasure_module.journal, "write_erasure", edit)
+    erase_person(made["id"])
+
+    assert api.report(draft)["subject"]["fullName"] == "Otieno Ouma"
+    assert api.report(first)["erasedAt"]
+    assert Erasure.objects.get().report_ids == [UUID(first)]
+
+
 def test_answer_to_the_event_of_an_erasure_is_not_kept(api: Api):
     configure_receiver(api.workspace)
     erase(api, api.create(person())["id"])

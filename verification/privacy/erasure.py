@@ -270,6 +270,7 @@ def _find(erasure: Erasure) -> None:
         )
     else:
         of_rules |= of_person
+    _leave_edited(erasure, erasure.report_ids)
     rule_ids = [rule.pk for rule in locked_rules().filter(of_rules)]
     # No run comes after this time.
     at = stop_rules(rule_ids)
@@ -279,6 +280,24 @@ def _find(erasure: Erasure) -> None:
     erasure.rule_ids = sorted({*erasure.rule_ids, *rule_ids})
     erasure.found_at = erasure.found_at or at
     erasure.save(update_fields=["report_ids", "rule_ids", "found_at"])
+
+
+def _leave_edited(erasure: Erasure, report_ids: Sequence[UUID]) -> set[UUID]:
+    """Take drafts that name another person since the request out of the erasure.
+
+    Returns their ids. A correction leaves the former numbers with its report.
+    """
+    changed = Report.objects.filter(
+        pk__in=report_ids,
+        monitoring_id=None,
+        erased_at=None,
+        updated_at__gt=erasure.created_at,
+    )
+    others = changed.exclude(carrying(_subject_ids(erasure.request)))
+    if edited := {*others.values_list("pk", flat=True)}:
+        erasure.report_ids = sorted({*erasure.report_ids} - edited)
+        erasure.save(update_fields=["report_ids"])
+    return edited
 
 
 @transaction.atomic
@@ -338,11 +357,13 @@ def _erase_from_others(erasure: Erasure) -> None:
 
 @transaction.atomic
 def _erase_batch(erasure: Erasure) -> int:
-    """Erase some of the reports that are left; return how many."""
+    """Erase some of the reports that are left; return how many it looked at."""
     left = locked_reports().filter(pk__in=erasure.report_ids, erased_at=None)
-    reports = list(left.order_by("pk")[:BATCH_SIZE])
-    if not reports:
+    locked = list(left.order_by("pk")[:BATCH_SIZE])
+    if not locked:
         return 0
+    edited = _leave_edited(erasure, [report.pk for report in locked])
+    reports = [report for report in locked if report.pk not in edited]
     at, ids = now(), [report.pk for report in reports]
     # The first end locks the account.
     lock_deliveries(ids)
@@ -355,7 +376,7 @@ def _erase_batch(erasure: Erasure) -> int:
     origin = erasure.request.origin
     events = [erased_event(report, origin, erasure.pk, at) for report in reports]
     record_events(events, at)
-    return len(ids)
+    return len(locked)
 
 
 def _count(erasure: Erasure, erased: Counter[str], *, reports: int) -> None:
