@@ -284,6 +284,22 @@ def test_anchors_are_written_hourly_whatever_the_database_says(
     assert len(list(documents.glob("audit/*/*.json"))) == files
 
 
+@pytest.mark.parametrize("added", [0, 1])
+def test_anchor_whose_run_died_before_noting_it_is_missed(
+    events, workspace, documents: Path, added
+):
+    TrailState.objects.update(anchored_number=0)
+    record(workspace, added)
+    seal_events()
+    assert faults() == []
+
+    (file,) = documents.glob("audit/*/*.json")
+    file.unlink()
+
+    hashed = bytes(AuditSeal.objects.get(number=10).hash).hex()
+    assert faults() == [f"The anchor of event 10 ({hashed}) is gone."]
+
+
 def test_anchor_that_is_late_is_said(events, workspace):
     record(workspace, 2)
     seal_events()

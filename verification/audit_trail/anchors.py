@@ -83,7 +83,15 @@ def anchor(*, is_new: bool) -> None:
         log.info("audit trail sealed", extra=_logged(facts))
     try:
         # A second file of the same event would hide that the first is gone.
-        if number in (0, previous) or not _is_due(number, at):
+        if number in (0, previous):
+            return
+        files = _read([], newest_first=True)
+        newest = next((file for file in files if "number" in file), None)
+        if newest and newest["number"] > previous:
+            # A run that wrote this file has died before it noted that.
+            facts["previous"] = newest["number"]
+            write_state(anchored_number=newest["number"])
+        if not _is_due(newest, number, at):
             return
         journal.write_file(_name(at, number), _signed(facts))
     except journal.JournalUnavailable as e:
@@ -92,10 +100,8 @@ def anchor(*, is_new: bool) -> None:
     write_state(anchored_number=number)
 
 
-def _is_due(number: int, at: datetime) -> bool:
-    """Return whether the last seal needs an anchor in a file now."""
-    files = _read([], newest_first=True)
-    newest = next((file for file in files if "number" in file), None)
+def _is_due(newest: dict[str, Any] | None, number: int, at: datetime) -> bool:
+    """Return whether the last seal needs an anchor in a file after the newest."""
     if newest is None or newest["number"] == number:
         return newest is None
     age = at - datetime.fromisoformat(newest["at"])
