@@ -33,6 +33,7 @@ from verification.reports.status import SUBJECT_ACTOR, locked_reports
 from verification.values.clock import now
 from workspaces.ledger import InsufficientBalance, account_of
 from workspaces.member_messages import notify_members
+from workspaces.members import lock_active_workspace
 from workspaces.models import Client, MemberMessage, Workspace
 
 # Reasons that a resume checks again, because they may still hold.
@@ -182,9 +183,10 @@ def resume_for_client(
     """Resume a rule: a missed run is made at once, and the next at its time.
 
     `consent` is the attestation that the rule needs if its subject withdrew. Raises
-    NotResumable, InvalidRequest if that consent is not valid, or InsufficientBalance if
-    the account still cannot pay.
+    NotResumable, InvalidRequest if that consent is not valid, InsufficientBalance if
+    the account still cannot pay, or WorkspaceSuspended.
     """
+    lock_active_workspace(client.workspace.pk)
     rule = lock_rule(client, rule_id)
     if rule.pause_reason == PauseReason.BY_STAFF:
         raise NotResumable(rule.pause_reason, "Staff paused it, and staff resume it.")

@@ -56,6 +56,7 @@ from verification.reports.request import Catalogue, Order, catalogue
 from verification.reports.status import lock_person
 from verification.values.clock import now
 from workspaces.ledger import Accounts, InsufficientBalance, accounts_of
+from workspaces.members import lock_active_workspace
 from workspaces.models import Client, Workspace
 
 logger = logging.getLogger(__name__)
@@ -101,9 +102,10 @@ class RunRefused(Exception):
 def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
     """Create a rule and its first run, which is the baseline.
 
-    Raises InsufficientBalance when a prepaid workspace cannot pay for that run, and
-    InvalidRequest if the subject objected after the consent.
+    Raises InsufficientBalance when a prepaid workspace cannot pay for that run,
+    InvalidRequest if the subject objected after the consent, and WorkspaceSuspended.
     """
+    lock_active_workspace(client.workspace.pk)
     at = now()
     rule = Rule(
         id=uuid7(),

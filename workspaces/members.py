@@ -110,6 +110,10 @@ class InvitationEnded(Exception):
     """The invitation is unknown, used, withdrawn, expired, or for another address."""
 
 
+class WorkspaceSuspended(Exception):
+    """Staff have suspended the workspace, or its owner has closed it."""
+
+
 def has_permission(member: Member, permission: Permission) -> bool:
     return permission in ALLOWED[member.role]
 
@@ -337,6 +341,17 @@ def _require_authority_over(actor: Member, workspace_id: UUID, role: Role) -> No
 def lock_workspace(workspace_id: UUID) -> Workspace:
     """Lock the workspace, so that no other transaction changes it or its members."""
     return Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
+
+
+def lock_active_workspace(workspace_id: UUID) -> Workspace:
+    """Lock the workspace, so that it is not closed meanwhile.
+
+    Raises WorkspaceSuspended.
+    """
+    workspace = lock_workspace(workspace_id)
+    if workspace.is_suspended:
+        raise WorkspaceSuspended
+    return workspace
 
 
 def _lock_member(member: Member) -> Member:

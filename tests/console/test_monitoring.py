@@ -59,7 +59,7 @@ class Page:
         quote = {"quote": unescape(found[1])} if found else {}
         url = self.visitor.url("monitoring-new", environment)
         answer = self.visitor.http.post(url, {**self.fields, "step": step, **quote})
-        assert answer.status_code in {200, 303}, answer.status_code
+        assert answer.status_code in {200, 303, 403}, answer.status_code
         if answer.status_code == 303:
             return " ".join(take_messages(answer))
         self.html = answer.content.decode()
@@ -135,6 +135,19 @@ def test_rule_is_not_made_when_the_price_changes_in_between(owner, monkeypatch):
     assert "Nothing is ordered yet" in page.press("make")
     assert not Rule.objects.exists()
     assert not LedgerEntry.objects.exists()
+
+
+def test_rule_is_not_made_when_the_workspace_closes_in_between(owner, monkeypatch):
+    page = Page(owner)
+    page.press("update")
+
+    def close(*arguments: Any) -> None:
+        owner.workspace.suspend("Closed")
+
+    monkeypatch.setattr(monitoring_pages, "require_present", close)
+
+    assert "is suspended" in page.press("make")
+    assert not Rule.objects.exists()
 
 
 def test_rule_of_several_checks_is_made_for_the_price_shown(owner, api):

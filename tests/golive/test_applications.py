@@ -41,6 +41,7 @@ from verification.reports.models import Report
 from verification.settings import STORAGES
 from workspaces import rate_limits
 from workspaces.create import OPERATOR_ID, operator_account
+from workspaces.members import WorkspaceSuspended
 from workspaces.models import Account, LedgerEntry, Workspace
 
 
@@ -327,7 +328,7 @@ def test_suspended_workspace_submits_nothing(owner):
     owner.workspace.suspend("Looked at")
 
     assert owner.post("golive-submit", {"confirmed": "on"}).status_code == 403
-    with pytest.raises(applications.Suspended):
+    with pytest.raises(WorkspaceSuspended):
         applications.submit(owner.member, by(owner.member.user))
 
 

@@ -257,3 +257,19 @@ def test_rules_of_a_workspace_that_closes_are_locked_in_order(api: Api):
 
     assert closing.result(SECONDS)
     assert not Rule.objects.filter(status=RuleStatus.ACTIVE).exists()
+
+
+@pytest.mark.parametrize("verb", ["create", "resume"])
+def test_workspace_that_closes_gets_no_active_rule(api: Api, verb: str):
+    owner = create_member(api.workspace, "OWNER")
+    path, body = "/monitoring", rule_request()
+    if verb == "resume":
+        paused = store_rule(api)
+        assert api.post(f"/monitoring/{paused.pk}/pause").status_code == 200
+        path, body = f"/monitoring/{paused.pk}/resume", {}
+
+    with uncommitted(lambda: close_workspace(owner)):
+        answer = start_and_block(lambda: api.post(path, body))
+
+    assert answer.result(SECONDS).json()["code"] == "workspace-suspended"
+    assert not Rule.objects.filter(status=RuleStatus.ACTIVE).exists()

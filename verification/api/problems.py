@@ -68,6 +68,7 @@ from webhooks.redelivery import (
     TooManyTests,
 )
 from workspaces.ledger import InsufficientBalance
+from workspaces.members import WorkspaceSuspended
 from workspaces.models import Environment
 
 log = logging.getLogger("verification.api")
@@ -353,6 +354,7 @@ PROBLEMS: dict[type[Exception], str | Callable[[Any], Problem]] = {
     # Monitoring
     Rule.DoesNotExist: "not-found",
     Alert.DoesNotExist: "not-found",
+    WorkspaceSuspended: "workspace-suspended",
     NotResumable: lambda e: Problem("rule-not-resumable", str(e), pauseReason=e.reason),
     # The sandbox
     NotPossible: lambda e: Problem(

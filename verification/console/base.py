@@ -58,6 +58,7 @@ from workspaces.members import (
     ALLOWED,
     NotAllowed,
     Permission,
+    WorkspaceSuspended,
     has_permission,
     lock_workspace,
 )
@@ -414,6 +415,8 @@ def member_required(
                 return refused.answer
             except NotAllowed:
                 return place.render("not_allowed", status=403)
+            except WorkspaceSuspended:
+                return place.render("suspended", status=403)
             except ObjectDoesNotExist:
                 raise Http404 from None
 

@@ -49,7 +49,7 @@ from verification.values import formats
 from verification.values.identifiers import KRA_PIN
 from verification.web.pages import REQUIRED_ERROR
 from workspaces.ledger import InsufficientBalance
-from workspaces.members import Permission
+from workspaces.members import Permission, WorkspaceSuspended
 
 VOLUMES = [
     ("", _("Choose one")),
@@ -165,7 +165,7 @@ SUBMISSION_REFUSALS: Refusals = {
     InvalidRequest: _("The company cannot be checked as it is described. Correct it."),
     # Of the operator, who pays for the check
     InsufficientBalance: _("We cannot take it now. Submit it again later."),
-    applications.Suspended: UNCHANGEABLE,
+    WorkspaceSuspended: UNCHANGEABLE,
     applications.NotEditable: _("It is submitted already."),
     applications.WrongStatus: _("It is submitted already."),
 }

@@ -29,7 +29,12 @@ from verification.reports.request import (
 )
 from verification.values.clock import now
 from workspaces.create import operator_account
-from workspaces.members import Permission, lock_workspace, require_permission
+from workspaces.members import (
+    Permission,
+    WorkspaceSuspended,
+    lock_workspace,
+    require_permission,
+)
 from workspaces.models import Client, Member, Workspace
 
 VERBS = {
@@ -83,10 +88,6 @@ class WrongStatus(DecisionRefused):
 
 class NotEditable(Exception):
     """The workspace has no application that members may edit."""
-
-
-class Suspended(Exception):
-    """The workspace is suspended."""
 
 
 class NoContact(Exception):
@@ -171,8 +172,8 @@ def submit(
     """Submit the draft, make the workspace a business, and order the company's check.
 
     The check runs in `checked_in` in place of GO_LIVE_ENVIRONMENT. Raises NotEditable,
-    Incomplete, NoContact, Suspended, InsufficientBalance of the operator, and
-    InvalidRequest if the details do not make an order.
+    Incomplete, NoContact, WorkspaceSuspended, InsufficientBalance of the operator,
+    and InvalidRequest if the details do not make an order.
     """
     require_permission(member, Permission.GO_LIVE)
     environment = checked_in or settings.GO_LIVE_ENVIRONMENT
@@ -183,7 +184,7 @@ def submit(
     def prepare(application: Application) -> dict[str, Any]:
         workspace = application.workspace
         if workspace.is_suspended:
-            raise Suspended
+            raise WorkspaceSuspended
         if not application.details.get("publicContact"):
             raise NoContact
         kinds = application.documents.values_list("kind", flat=True)
