@@ -39,6 +39,7 @@ from verification.backoffice.widgets import NOT_OFFERED
 from verification.development.local_pages import STAFF, make_person
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
+from workspaces.create import create_workspace
 from workspaces.models import Member
 
 pytestmark = pytest.mark.django_db
@@ -639,6 +640,20 @@ def test_deactivated_colleague_is_logged_out_and_can_return(superuser):
         ("user.reactivated", "Is back"),
         ("user.joined", ""),
     ]
+
+
+def test_deactivation_names_workspaces_without_another_owner(superuser, workspace):
+    wangari = create_user("wangari", is_staff=True)
+    shared = create_workspace(name="Shared", owner_email="o@o.test")
+    for place in (workspace, shared):
+        Member.objects.create(workspace=place, user=wangari, role="OWNER")
+    create_member(shared, "OWNER")
+
+    (message,) = press_button(
+        superuser, "deactivate", colleague(wangari), reason="Leaves"
+    )
+
+    assert f"Without an owner now: {workspace.name}. " in message
 
 
 @pytest.mark.parametrize("is_staff", [True, False])

@@ -21,6 +21,7 @@ from verification.backoffice.widgets import FactsForm, ReasonForm, dialog_verb
 from verification.values.clock import now
 from verification.values.local_time import format_nairobi
 from workspaces.logins import address_change_refusal, validate_free_address
+from workspaces.members import is_last_owner
 from workspaces.people_admin import PeopleAdmin
 
 REQUESTED_NOTICE = "It is asked for. Another superuser has to agree within a day."
@@ -311,7 +312,14 @@ class ColleagueAdmin(PeopleAdmin):
     )
     def deactivate(self, request, form, colleague):
         colleagues.deactivate(colleague, by=request.user)
-        return "The access is ended."
+        owned = colleague.memberships.filter(workspace__suspended_at=None)
+        left = [m.workspace.name for m in owned.order_by("pk") if is_last_owner(m)]
+        if not left:
+            return "The access is ended."
+        return (
+            f"The access is ended. Without an owner now: {', '.join(left)}. "
+            "Reactivate them if they are to make another member the owner."
+        )
 
     @dialog_verb(
         "Reactivate this colleague",
