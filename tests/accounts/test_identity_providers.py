@@ -530,6 +530,13 @@ def test_account_page_leaves_address_and_password_to_the_provider(bank):
     assert client.get("/accounts/email/").status_code == 404
 
 
+def test_user_without_password_sets_up_a_factor_and_ends_sessions(bank):
+    client, _ = enter()
+
+    assert client.get("/accounts/totp/activate/").status_code == 200
+    assert client.post("/accounts/sessions/").status_code == 302
+
+
 def test_own_second_factor_is_asked_where_the_provider_asks_none(bank):
     configure(bank, second_factor_amr=["otp"], second_factor_acr=["gold"])
     enter()
