@@ -264,6 +264,8 @@ def test_large_scan_is_reduced():
 
 def test_machine_inspects_one_file_at_a_time(monkeypatch):
     sent = ("a.pdf", "application/pdf", files.pdf())
+    # A busy machine takes seconds for the first of two files.
+    monkeypatch.setattr(inspection, "WAIT_SECONDS", 60)
     with ThreadPoolExecutor(2) as another:
         with DOCUMENTS.machine_lock():
             waiting, next_one = (another.submit(inspect, *sent) for _ in "12")
