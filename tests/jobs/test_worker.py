@@ -12,6 +12,7 @@ from tests.world.logs import log_lines as log_lines
 from tests.world.threads import run_at_once
 from tests.world.waiting import until
 from verification.db.base import run_sql
+from verification.db.startup import explain_error
 from verification.jobs import queue, worker
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.queue import cluster_name, schedule_job
@@ -332,7 +333,18 @@ def test_stopping_worker_that_waited_claims_no_job(start_worker, monkeypatch):
     assert Job.objects.get().attempts == 0
 
 
-def test_worker_says_why_it_cannot_claim_and_goes_on(start_worker, monkeypatch, caplog):
+def test_worker_says_once_a_minute_why_it_cannot_claim_and_goes_on(
+    start_worker, monkeypatch, caplog
+):
+    caplog.set_level("INFO")
+    tries = []
+
+    def explain(error):
+        tries.append(error)
+        return explain_error(error)
+
+    monkeypatch.setattr(worker, "explain_error", explain)
+    monkeypatch.setattr(worker, "RECONNECT_SECONDS", 0.01)
     start_worker()
     until(Heartbeat.objects.exists)
     with monkeypatch.context() as away:
@@ -341,11 +353,19 @@ def test_worker_says_why_it_cannot_claim_and_goes_on(start_worker, monkeypatch, 
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        until(lambda: "cannot be claimed: The embedded database" in caplog.text)
+        # After the end of the session, which it says first.
+        why = "cannot be claimed: The embedded database cannot be used (connection is"
+        until(lambda: why in caplog.text)
+        tried = len(tries)
+        until(lambda: len(tries) > tried + 5)
+        assert caplog.text.count(why) == 1
+        away.setattr(worker, "REPEAT_SECONDS", 0)
+        until(lambda: caplog.text.count(why) > 1)
 
     schedule_job(NOTHING)
 
     until(lambda: not Job.objects.exists())
+    until(lambda: caplog.messages[-1] == "jobs can be claimed again")
 
 
 def test_job_whose_session_ends_is_deleted():

@@ -49,6 +49,8 @@ IDLE_SECONDS = 1
 HOUSEKEEPING_SECONDS = 5
 SCHEDULER_SECONDS = 30
 RECONNECT_SECONDS = 1
+# While the database is away, its worker says so again after this.
+REPEAT_SECONDS = 60
 # The jobs of a cluster without a heartbeat for this long are due at once.
 DEAD_AFTER_SECONDS = 20
 
@@ -148,13 +150,20 @@ class Worker:
         except OperationalError:
             # The worker goes on trying to reach the server.
             connection.close()
+        said, said_at = "", 0.0
         while not queue.stopping:
             signal.alarm(settings.Q_CLUSTER["timeout"])
             try:
                 self._go_round()
+                if said:
+                    logger.info("jobs can be claimed again")
+                    said = ""
             except Error as e:
                 why = explain_error(e) if isinstance(e, OperationalError) else ""
-                logger.warning("jobs cannot be claimed: %s", why or type(e).__name__)
+                why = why or type(e).__name__
+                if why != said or time.monotonic() >= said_at + REPEAT_SECONDS:
+                    logger.warning("jobs cannot be claimed: %s", why)
+                    said, said_at = why, time.monotonic()
                 # The locks of its claims go with the session.
                 connection.close()
                 self._housekeeping_at = 0.0
