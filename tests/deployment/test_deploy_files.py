@@ -10,7 +10,6 @@ from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import socket
 from threading import Thread
 
 import psycopg
@@ -26,6 +25,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.configuration.test_refusals_to_start import database_url
 from tests.docs.test_configuration import DOCUMENTED, ROWS
+from tests.world.receiver import Receiver, Script
 from tests.world.web_proxies import (
     DEPLOY,
     Caddy,
@@ -354,18 +354,21 @@ def test_restore_drill_takes_the_newest_backup_or_says_that_there_is_none(
     assert done.stdout == f"restore_drill {tmp_path}/20261123T003012Z\n"
 
 
-def test_start_fails_at_once_when_the_web_server_has_ended(tmp_path: Path):
+@pytest.mark.parametrize("has_other_keys", [True, False])
+def test_start_fails_at_once_when_the_web_server_ended_or_has_other_keys(
+    tmp_path: Path, has_other_keys: bool
+):
     command = unit_command("verification-web@.service", "ExecStartPost", tmp_path)
-    with subprocess.Popen(["true"]) as ended, socket() as nobody_listens:
-        nobody_listens.bind(("127.0.0.1", 0))
-        port = str(nobody_listens.getsockname()[1])
+    refusal = Script(status=503, body=b'{"status": "refuses the keys"}')
+    with subprocess.Popen(["true"]) as ended, Receiver(None) as server:
+        server.scripts["/healthz"] = refusal if has_other_keys else Script(status=503)
+        command[-1] = command[-1].replace("%i", str(server.port))
         ended.wait()
-        command[-1] = command[-1].replace("%i", port)
 
         done = run(*command, HOST="127.0.0.1", MAINPID=str(ended.pid))
 
     assert done.returncode == 1
-    assert "No such process" in done.stderr
+    assert ("refuses the keys" if has_other_keys else "No such process") in done.stderr
 
 
 def test_jobs_may_end_before_they_are_killed():
