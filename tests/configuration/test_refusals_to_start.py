@@ -162,6 +162,8 @@ def test_port_that_is_taken_is_refused(tmp_path):
         ("connection timeout expired", "start the server"),
         ("FATAL:  sorry, too many clients already", "try again in a minute"),
         ("FATAL:  too many connections for role", "try again in a minute"),
+        ("server closed the connection unexpectedly", "try again in a minute"),
+        ("SSL connection has been closed unexpectedly", "try again in a minute"),
         ("FATAL:  remaining connection slots are reserved for", "try again in a m"),
         ("SSL error: certificate verify failed", "correct DATABASE_URL"),
     ],

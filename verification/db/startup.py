@@ -29,11 +29,11 @@ from verification import __version__
 from verification.db import embedded
 from verification.db.base import run_sql
 
-# Messages of a server that is full, starts, recovers or waits for its promotion.
+# Messages of a server that is full, ends, starts, recovers or waits for its promotion.
 TRANSIENT = (
     "too many (clients|connections)|connection slots are reserved"
     "|starting up|shutting down|recovery mode|not yet accepting"
-    "|session is read-only|session is not read-write"
+    "|session is read-only|session is not read-write|closed .*unexpectedly"
 )
 # Messages of PostgreSQL and its client, and what to do; the first match counts.
 ADVICE = {
