@@ -100,6 +100,14 @@ TALL_CELLS = """() => [...document.querySelectorAll('.fold tbody bdi')].filter(
     e => e.closest('th, .wide-only:not(.note)') && e.offsetHeight > 80).length"""
 WIDE_FIGURES = """() => [...document.querySelectorAll('.stat-value')]
     .filter(e => e.scrollWidth > e.clientWidth).length"""
+# Links and fields that a keyboard reaches and that nobody sees, with their focus
+UNSEEN_STOPS = """() => {
+    const isClipped = e => e !== null
+        && (getComputedStyle(e).clipPath !== 'none' || isClipped(e.parentElement))
+    return [...document.querySelectorAll('a[href], button, input, select, summary')]
+        .filter(e => e.checkVisibility({visibilityProperty: true}) && isClipped(e)
+            && (e.focus(), isClipped(e))).map(e => e.outerHTML.slice(0, 80))
+}"""
 # Price lists with two prices in a line
 CROOKED_PRICES = """() => [...document.querySelectorAll('.prices')].filter(list =>
     new Set([...list.children].map(e => e.offsetLeft)).size > 1).length"""
@@ -155,7 +163,7 @@ def together(*scripts: str) -> str:
 OF_A_DESK = together(LOADED, CROOKED_PRICES, KINDS, LOOKS)
 OF_A_LAPTOP = together(CUT_LISTS, PROTRUDING_BADGES, TALL_CELLS)
 OF_FORCED_COLOURS = together(OWN_COLOURS, LOOKS)
-OF_NARROW = together(BROKEN_BADGES, WIDE_FIGURES, WIDTH)
+OF_NARROW = together(BROKEN_BADGES, WIDE_FIGURES, WIDTH, UNSEEN_STOPS)
 OF_SPACED = together(SPACED, WIDTH, STILL)
 AXE = """options => axe.run(document, options).then(found => found.violations.map(
     one => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 200),
@@ -386,12 +394,14 @@ class Walk:
 
     def _is_narrow(self, language: str) -> None:
         self.page.set_viewport_size(NARROW)
-        broken, figures, width = self.page.evaluate(OF_NARROW)
+        broken, figures, width, unseen = self.page.evaluate(OF_NARROW)
         self._fits(f"at 320 px {language}", width)
         if broken:
             self.fault(f"breaks the word of a badge at 320 px {language}: {broken}")
         if figures:
             self.fault(f"draws over a figure at 320 px {language}")
+        if unseen:
+            self.fault(f"has stops that nobody sees at 320 px {language}: {unseen}")
         _, width, _ = self.page.evaluate(OF_SPACED)
         self._fits(f"at 320 px with spaced text {language}", width)
 
