@@ -10,8 +10,12 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from verification.backoffice.roles import is_superuser
+from verification.db.base import run_sql
+from verification.db.encryption import keyed_hash
 from verification.notifications.models import Kind
 from verification.notifications.outbox import notify_account_holder
+
+TAKEN = "Somebody has this address already."
 
 
 class AddressChangeRefused(Exception):
@@ -29,6 +33,15 @@ def unconfirmed_users() -> QuerySet[User]:
     return unused.exclude(emailaddress__verified=True)
 
 
+def lock_address(email: str) -> None:
+    """Let those who get or confirm this address wait for each other until the commit.
+
+    It comes before the locks of workspaces, and of users who have never logged in.
+    """
+    name = keyed_hash("address of a login", email.strip().lower()).hex()
+    run_sql("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+
+
 def has_account(email: str) -> bool:
     """Return whether somebody has proved to read this address, or works with it."""
     users = User.objects.filter(
@@ -39,10 +52,14 @@ def has_account(email: str) -> bool:
 
 
 def validate_free_address(email: str) -> str:
-    """Return the address in lower case. Raises ValidationError if a user has it."""
+    """Return the address in lower case. Raises ValidationError if a user has it.
+
+    It stays free until the transaction ends.
+    """
     email = email.strip().lower()
+    lock_address(email)
     if has_account(email):
-        raise ValidationError("Somebody has this address already.")
+        raise ValidationError(TAKEN)
     return email
 
 
@@ -79,8 +96,11 @@ def change_address(user_id: int, email: str) -> User:
     A link at the next login confirms the new address. Raises AddressChangeRefused.
     """
     user = User.objects.select_for_update(no_key=True).get(pk=user_id)
+    lock_address(email)
     if refusal := address_change_refusal(user):
         raise AddressChangeRefused(refusal)
+    if has_account(email):
+        raise AddressChangeRefused(TAKEN)
     # The approver of an open request knew the old address.
     user.staff_requests.all().delete()
     notify_account_holder(Kind.ACCOUNT_CHANGED, user.email, what="email")

@@ -26,6 +26,7 @@ from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.values.clock import now
 from verification.values.local_time import utc_text
 from verification.values.public_text import find_text_fault
+from workspaces.logins import lock_address
 from workspaces.models import Invitation, Member, Role, Workspace
 
 INVITATION_LIFETIME = timedelta(days=7)
@@ -240,6 +241,7 @@ def find_open_invitation(token: str) -> Invitation | None:
 def lock_open_invitation(token: str) -> Invitation | None:
     """Return the open invitation, which stays open until the transaction ends."""
     if known := find_open_invitation(token):
+        lock_address(str(known.email))
         lock_workspace(known.workspace_id)
     found = _usable_invitations().select_for_update(of=("self",))
     return found.filter(token_digest=links.digest(token)).first()

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from allauth.account.models import EmailAddress
 from django.contrib.auth.models import User
+from django.core.cache import cache
 from django.test import Client
 from django.utils.timezone import now
 
@@ -14,8 +15,10 @@ from tests.accounts.visitor import (
     is_logged_in,
     log_in,
     path_mailed_to,
+    sign_up,
 )
 from tests.world.members import PASSWORD, create_member, invitation_token
+from tests.world.threads import SECONDS, start_and_block, uncommitted
 from verification.accounts.models import Session, purge_unconfirmed_users
 from verification.accounts.sessions import purge_sessions, row_key
 from verification.backoffice.models import AuditEvent
@@ -146,6 +149,21 @@ def test_taken_address_gets_the_same_answer_and_no_change(client):
 
     assert User.objects.get(username="grace").email == OLD
     assert can_log_in("otieno@people.test")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_address_is_confirmed_by_one_account_at_a_time(client):
+    link = request_change(client)
+    # An address gets one link in three minutes.
+    cache.clear()
+    confirm = sign_up(NEW)
+
+    with uncommitted(confirm):
+        later = start_and_block(lambda: client.post(link))
+
+    assert later.result(SECONDS).status_code == 302
+    assert EmailAddress.objects.get(email=NEW, verified=True).user.first_name == "Njeri"
+    assert User.objects.get(username="grace").email == OLD
 
 
 def test_address_page_asks_for_the_password_or_a_login(client):

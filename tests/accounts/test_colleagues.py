@@ -11,7 +11,13 @@ from django.db import transaction
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.accounts.visitor import create_user, is_logged_in, log_in, path_mailed_to
+from tests.accounts.visitor import (
+    create_user,
+    is_logged_in,
+    log_in,
+    path_mailed_to,
+    sign_up,
+)
 from tests.world.members import PASSWORD as OLD
 from tests.world.members import create_member
 from tests.world.staff import (
@@ -25,7 +31,7 @@ from tests.world.staff import (
     take_messages,
 )
 from tests.world.staff import log_in as log_in_staff
-from tests.world.threads import SECONDS, run_at_once, start_and_block
+from tests.world.threads import SECONDS, run_at_once, start_and_block, uncommitted
 from verification.accounts import colleagues
 from verification.accounts.models import (
     Colleague,
@@ -40,6 +46,7 @@ from verification.development.local_pages import STAFF, make_person
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
 from workspaces.create import create_workspace
+from workspaces.logins import TAKEN, AddressChangeRefused, change_address
 from workspaces.models import Member
 
 pytestmark = pytest.mark.django_db
@@ -243,6 +250,21 @@ def test_stranger_who_signs_up_does_not_keep_an_address_from_staff(superuser, is
     Client().post(link_of(), dict.fromkeys(("password1", "password2"), PASSWORD))
     assert User.objects.get(email=NEW).is_staff
     assert EmailAddress.objects.get(email=NEW).verified
+
+
+@pytest.mark.django_db(transaction=True)
+def test_staff_give_nobody_an_address_that_is_confirmed_meanwhile(superuser):
+    njeri = invited("njerri@office.test")
+    confirm = sign_up(NEW)
+
+    with uncommitted(confirm):
+        adding = start_and_block(lambda: add(superuser))
+        changing = start_and_block(lambda: change_address(njeri.pk, NEW))
+
+    assert TAKEN in adding.result(SECONDS).content.decode()
+    with pytest.raises(AddressChangeRefused, match=TAKEN):
+        changing.result(SECONDS)
+    assert not User.objects.get(email=NEW).is_staff
 
 
 def test_equal_user_names_get_a_number():

@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.test import Client
 
-from tests.accounts.visitor import code_of, create_user, is_logged_in, log_in
+from tests.accounts.visitor import code_of, create_user, is_logged_in, log_in, sign_up
 from tests.fakes.identity_provider import (
     CLIENT,
     SECRET,
@@ -24,9 +24,9 @@ from tests.fakes.identity_provider import (
     make_key,
     make_provider,
 )
-from tests.world.members import PASSWORD
+from tests.world.members import PASSWORD, create_member, invitation_token
 from tests.world.staff import give_factor
-from tests.world.threads import run_at_once, start_and_block
+from tests.world.threads import SECONDS, run_at_once, start_and_block
 from verification.accounts import provider_grants
 from verification.accounts.openid import read_claims
 from verification.accounts.provider_grants import LoginRefused
@@ -36,8 +36,10 @@ from verification.settings.identity_providers import (
     IdentityProvider,
     read_providers,
 )
+from workspaces import members
 from workspaces.create import create_workspace
-from workspaces.models import Member, Workspace
+from workspaces.members import lock_workspace
+from workspaces.models import Member, Role, Workspace
 
 BEGIN = "/accounts/login/bank/"
 EMAIL = "grace@bank.test"
@@ -461,6 +463,31 @@ def test_login_counts_a_change_of_staff_that_it_waits_for(bank, change, reason):
     assert refusal(entering.result()) == reason
     assert not is_logged_in(back)
     assert User.objects.filter(pk=user.pk, **change).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("has_signed_up", [True, False])
+def test_login_beside_an_accepted_invitation_opens_one_account(
+    bank, workspace, has_signed_up
+):
+    configure(bank, passwords=True)
+    members.invite(create_member(workspace, "OWNER"), EMAIL, Role.OFFICER)
+    page = f"/console/invitations/{invitation_token(EMAIL)}"
+    if has_signed_up:
+        sign_up(EMAIL)
+    tabs = [Client(raise_request_exception=False) for _ in range(2)]
+    path = come_back(go_to_provider(tabs[1]))
+    fields = {"name": "Grace", "password1": PASSWORD}
+
+    with transaction.atomic():
+        lock_workspace(workspace.pk)
+        joining = start_and_block(lambda: tabs[0].post(page, fields))
+        entering = start_and_block(lambda: tabs[1].get(path))
+
+    assert joining.result(SECONDS).status_code == 302
+    assert refusal(entering.result(SECONDS)) == "ended"
+    assert User.objects.filter(email=EMAIL).count() == 1
+    assert is_logged_in(tabs[0])
 
 
 def create_person_of_the_bank(name: str, **fields) -> User:

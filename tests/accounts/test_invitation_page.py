@@ -12,8 +12,10 @@ from tests.accounts.visitor import (
     create_user,
     is_logged_in,
     log_in,
+    sign_up,
 )
 from tests.world.members import PASSWORD, create_member, invitation_token
+from tests.world.threads import SECONDS, start_and_block, uncommitted
 from verification.notifications.models import Notification
 from workspaces import members
 from workspaces.models import Invitation, Member, Role, Workspace
@@ -123,6 +125,18 @@ def test_sign_up_of_a_stranger_does_not_keep_the_address(client, page):
     assert mine.check_password(PASSWORD)
     assert mine.first_name == "Grace Wambui"
     assert Member.objects.filter(user=mine).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_person_who_confirms_meanwhile_opens_no_second_account(client, page):
+    confirm = sign_up(EMAIL.lower())
+
+    with uncommitted(confirm):
+        joining = start_and_block(lambda: client.post(page, JOIN))
+
+    assert joining.result(SECONDS).status_code == 200
+    assert User.objects.get(email="grace@people.test").first_name == "Njeri"
+    assert not is_logged_in(client)
 
 
 def test_invited_staff_log_in_with_their_own_password(client, page):

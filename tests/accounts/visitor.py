@@ -2,12 +2,14 @@
 
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 from allauth.account.models import EmailAddress
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.http import HttpResponse
 from django.test import Client
 
 from tests.world.members import PASSWORD
@@ -33,6 +35,14 @@ def create_user(name: str = "grace", **fields) -> User:
     user = User.objects.create_user(name, email, password, **fields)
     EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
     return user
+
+
+def sign_up(email: str) -> Callable[[], HttpResponse]:
+    """Sign up with this address; return what opens the link that confirms it."""
+    client = Client(raise_request_exception=False)
+    client.post(SIGN_UP, {"name": "Njeri", "email": email, "password1": PASSWORD})
+    link = path_mailed_to(email, "ACCOUNT_CONFIRM")
+    return lambda: client.post(link)
 
 
 def log_in(client: Client, email: str, password: str = PASSWORD, **more):

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.models import EmailAddress
 from allauth.account.utils import passthrough_next_redirect_url
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
@@ -17,7 +18,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.models import User
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
@@ -30,6 +31,7 @@ from verification.notifications.outbox import notify_account_holder
 from verification.notifications.recipients import address_hash, count_today
 from verification.values.clock import now
 from verification.values.local_time import utc_text
+from workspaces.logins import lock_address
 
 # Template of allauth: the kind of our mail, and the change that the mail names.
 MAILS = {
@@ -121,6 +123,15 @@ class AccountAdapter(DefaultAccountAdapter):
         if kind in MOST_MAILS and not _count_mail(kind, email):
             return
         notify_account_holder(kind, email, what=what, url=self._link(kind, context))
+
+    def confirm_email(self, request: HttpRequest, email_address: Any) -> bool:
+        """Confirm an address that nobody else confirms or gets at the same moment."""
+        lock_address(email_address.email)
+        waiting = EmailAddress.objects.filter(pk=email_address.pk, verified=False)
+        if not waiting.exists():
+            raise Http404
+        confirmed: bool = super().confirm_email(request, email_address)
+        return confirmed
 
     def get_email_confirmation_url(self, request: Any, emailconfirmation: Any) -> str:
         """Return the link, with the page that the visitor wants after it."""

@@ -54,7 +54,7 @@ from verification.outbound.client import create_session
 from verification.outbound.targets import Blocked
 from verification.values.clock import now
 from verification.values.formats import one_line
-from workspaces.logins import unconfirmed_users
+from workspaces.logins import has_account, lock_address, unconfirmed_users
 
 if TYPE_CHECKING:
     from verification.settings.identity_providers import IdentityProvider
@@ -391,10 +391,12 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         """Create the user with the roles that the groups grant."""
         provider = settings.IDENTITY_PROVIDERS[sociallogin.account.provider]
         grant = provider_grants.grant_of(provider, sociallogin.claims.groups)
+        email = sociallogin.claims.email
+        lock_address(email)
+        if has_account(email):
+            raise LoginRefused("ended")
         if grant.staff_roles:
-            sociallogin.user.username = colleagues.make_username(
-                sociallogin.claims.email
-            )
+            sociallogin.user.username = colleagues.make_username(email)
         user: User = super().save_user(request, sociallogin, form)
         audit.record(
             "user.created-by-provider",
@@ -541,6 +543,6 @@ def _answer(
         return provider_grants.refuse(request, provider, e.reason, e.user)
     except OAuth2Error:
         return provider_grants.refuse(request, provider, "token")
-    except IntegrityError:
-        # Another tab has logged in this person for the first time at the same moment.
+    except (IntegrityError, User.DoesNotExist):
+        # This person has opened an account elsewhere at the same moment.
         return provider_grants.refuse(request, provider, "ended")

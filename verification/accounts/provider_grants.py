@@ -28,7 +28,7 @@ from verification.accounts import colleagues
 from verification.backoffice import audit
 from verification.backoffice.roles import is_superuser
 from workspaces import members
-from workspaces.logins import has_account
+from workspaces.logins import has_account, lock_address
 from workspaces.models import Role, Workspace
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ def apply_grant(user: User, provider: IdentityProvider, grant: Grant) -> None:
     Without a grant the user's sessions end. The last owner stays one, and cannot log
     in. Raises LoginRefused.
     """
+    lock_address(user.email)
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     require_allowed(user, provider)
     reason = f"Groups of {provider.name}"
@@ -189,6 +190,7 @@ def follow_address(
     The password ends unless the setting lets it be. It always ends if nobody had
     confirmed the address before: a stranger may have chosen both.
     """
+    lock_address(email)
     user.refresh_from_db(from_queryset=User.objects.select_for_update(no_key=True))
     is_same = user.email.lower() == email
     if not is_same and has_account(email):
