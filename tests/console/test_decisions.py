@@ -281,6 +281,19 @@ def test_member_who_has_not_read_the_newest_decision_is_told(owner, admin, repor
     assert "replaced by a later one" in owner.page("reports-detail", report=report)
 
 
+def test_member_who_replaces_a_decline_that_was_taken_back_is_told(
+    owner, admin, api: Api, report
+):
+    wait(5, api)
+    post(admin, report)
+    made = Decision.objects.get()
+    admin.messages_after("reports-withdraw", decision=made.pk)
+
+    assert post(owner, report, status="APPROVED", replaces=made.pk) == [
+        "Nothing was done: somebody confirmed, refused or withdrew it meanwhile."
+    ]
+
+
 def test_viewer_reads_decisions_and_has_no_form(viewer, api: Api, report):
     decide(deciding_api(api), report, DECLINE, note="Seen by viewers")
 

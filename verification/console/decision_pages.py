@@ -239,8 +239,9 @@ REFUSALS: dict[Obstacle, Any] = {
     Obstacle.DECIDED: _(
         "Nothing was done: somebody decided meanwhile. Read their decision first."
     ),
-    Obstacle.ANSWERED: _(
-        "Nothing was done: somebody confirmed, refused or withdrew it meanwhile."
+    **dict.fromkeys(
+        (Obstacle.NONE_COUNTS, Obstacle.ANSWERED),
+        _("Nothing was done: somebody confirmed, refused or withdrew it meanwhile."),
     ),
     Obstacle.CHANGED: _(
         "Nothing was done: the findings have changed since it was proposed."
