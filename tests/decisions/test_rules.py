@@ -248,6 +248,9 @@ def test_outcome_that_is_the_same_in_any_case_counts():
     first = rule("DECLINED", poor, codes=["A_CODE"])
 
     assert outcome(stored, first, DECLINE) == Outcome("DECLINED", ("A_CODE",), 2, (1,))
+    # A person would review the report if the first rule matched.
+    first = rule("DECLINED", poor, codes=["IDENTITY_NOT_FOUND"])
+    assert outcome(stored, first, DECLINE) == Outcome("REVIEW", unanswered=(1,))
 
 
 @pytest.mark.parametrize(

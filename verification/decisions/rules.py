@@ -274,7 +274,11 @@ def evaluate(rules: Rules, facts: Facts) -> Outcome:
         if holds is None:
             unanswered.append(number)
         elif holds:
-            if any(rules[n - 1].then != rule.then for n in unanswered):
+            earlier = [rules[n - 1] for n in unanswered]
+            if any(
+                one.then != rule.then or contradictions(one.codes, facts)
+                for one in earlier
+            ):
                 break
             if false := contradictions(rule.codes, facts):
                 return Outcome(
