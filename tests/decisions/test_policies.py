@@ -143,14 +143,19 @@ def test_no_rule_that_matches_is_a_review(api: Api, mode):
 
 def test_failed_check_is_never_approved(api: Api):
     low = rule("APPROVED", condition("level", "IS", "LOW"))
-    switch_on(api, low)
+    failed = condition("state", "IS", "FAILED", "IDENTITY")
+    switch_on(api, low, rule("DECLINED", failed, codes=["OWN_CRITERIA"]))
     report = create_ready_report(api, REFUSED)
     assert api.report(report)["status"] == "FAILED"
 
     run_policy()
 
     assert decisions(report) == [("REVIEW", "FINAL", "POLICY")]
-    assert Decision.objects.get().policy["unanswered"] == [1]
+    # The second rule matched, and did not decide.
+    assert [str(why) for why in why_of(Decision.objects.get())] == [
+        "No rule decided, so a person reviews the report.",
+        "Rules without an answer: 1.",
+    ]
 
 
 def decline_consent(api: Api) -> str:

@@ -184,7 +184,7 @@ def why_of(decision: Decision) -> list[Text]:
     if basis["isBroken"]:
         return [_("The version of the policy named something that was gone.")]
     names = Names.of(version.workspace)
-    said: Text = _("No rule matched, so a person reviews the report.")
+    said: Text = _("No rule decided, so a person reviews the report.")
     if false := basis.get("contradicted"):
         contradicted = _("The findings contradict %(codes)s, so a person reviews it.")
         reasons = (f"“{names.reasons.get(code, code)}”" for code in false)
