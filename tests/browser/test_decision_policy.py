@@ -54,6 +54,14 @@ def test_owner_switches_a_policy_on(page, own_client, service):
     reload_until(page, decided.is_visible)
 
     page.goto(f"{console}/policy/")
+    menu, opener = page.locator(".menu-end"), page.locator(".menu-end > summary")
+    opener.focus()
+    for pressed in ("Enter", "Tab", "Escape"):
+        page.keyboard.press(pressed)
+    expect(opener).to_be_focused()
+    for pressed in ("Enter", "Shift+Tab"):
+        page.keyboard.press(pressed)
+    expect(menu).not_to_have_attribute("open", "")
     page.get_by_role("link", name="Switch off").click()
     page.get_by_role("button", name="Switch the policy off").click()
     expect(page.get_by_text("The policy is switched off.")).to_be_visible()

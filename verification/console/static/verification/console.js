@@ -34,6 +34,7 @@ document.addEventListener("keydown", (event) => {
     find?.focus();
   }
   if (event.key === "Escape") {
+    event.target.closest("details.menu[open]")?.firstElementChild.focus();
     closeMenus(null);
     if (found?.contains(event.target)) find.focus();
     hideFound();
@@ -55,6 +56,7 @@ find?.form.addEventListener("keydown", (event) => {
   stops[(next + stops.length) % stops.length].focus();
 });
 document.addEventListener("focusin", (event) => {
+  closeMenus(event.target);
   if (!find?.form.contains(event.target)) hideFound();
 });
 
