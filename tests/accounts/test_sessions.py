@@ -2,12 +2,15 @@
 
 import base64
 import re
+from datetime import timedelta
 
 import pytest
+import time_machine
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.test import Client
+from django.utils.timezone import now
 
 from tests.accounts.visitor import (
     code_of,
@@ -247,6 +250,24 @@ def test_login_begins_again_when_the_account_changes_before_the_code(grace, chan
     page = client.get("/accounts/login/", follow=True)
     assert page.request["PATH_INFO"] == "/accounts/login/"
     assert page.status_code == 200
+
+
+def test_lost_connection_to_the_sessions_ends_none(grace, monkeypatch):
+    client, save = open_session(raise_request_exception=False), Session.save
+
+    def lose_connection(row: Session, *, force_update: bool, **more) -> None:
+        if force_update:
+            raise OperationalError("the connection is lost")
+        save(row, force_update=force_update, **more)
+
+    with (
+        monkeypatch.context() as broken,
+        # The page notes the time of use.
+        time_machine.travel(now() + timedelta(minutes=1), tick=False),
+    ):
+        broken.setattr(Session, "save", lose_connection)
+        assert client.get("/accounts/security/").status_code == 503
+    assert is_open(client)
 
 
 def test_session_gets_a_new_key_after_a_second_step(grace):

@@ -24,7 +24,9 @@ from django.conf import settings
 from django.contrib.auth import SESSION_KEY, logout
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends import db
+from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.base_session import AbstractBaseSession
+from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
@@ -108,6 +110,15 @@ class SessionStore(db.SessionStore):
     def delete(self, session_key: str | None = None) -> None:
         if key := session_key or self.session_key:
             super().delete(row_key(key))
+
+    def save(self, must_create: bool = False) -> None:
+        """Let a lost connection be one: it has ended no session."""
+        try:
+            super().save(must_create)
+        except UpdateError as e:
+            if isinstance(e.__context__, OperationalError):
+                raise e.__context__ from None
+            raise
 
     def encode(self, session_dict: dict[str, Any]) -> str:
         text = orjson.dumps(session_dict)
