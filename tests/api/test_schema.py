@@ -137,6 +137,9 @@ def test_document_is_sent_once_to_a_client_that_keeps_it(client: Client) -> None
     again = client.get("/api/v1/schema", headers={"If-None-Match": first["ETag"]})
     other = client.get("/api/v1/schema", headers={"If-None-Match": '"another"'})
 
+    unmatched = client.get("/api/v1/schema", headers={"If-Match": '"another"'})
+
+    assert unmatched.status_code == 412
     assert first["Cache-Control"] == "no-cache"
     assert (again.status_code, again.content) == (304, b"")
     assert other.content == first.content

@@ -245,7 +245,8 @@ class ProblemMiddleware(_Middleware):
         if not is_api(request):
             return self.get_response(request)
         response = self.get_response(request)
-        is_error = response.status_code >= 400
+        # A 412 answers a precondition of the reader of the document, without a body.
+        is_error = response.status_code >= 400 and response.status_code != 412
         if is_error and response["Content-Type"] != problems.MEDIA_TYPE:
             response = _convert_to_problem(request, response)
         for name, value in request.META.get(API_HEADERS, {}).items():
