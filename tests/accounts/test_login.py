@@ -135,6 +135,9 @@ def test_sign_up_does_not_reveal_accounts(client):
 
     assert there.status_code == not_there.status_code
     assert there.redirect_chain == not_there.redirect_chain
+    pages = [_html(there), _html(not_there).replace("new@", "grace@")]
+    assert pages[0] == pages[1]
+    assert "<strong>grace@people.test</strong>" in pages[0]
     kinds = set(Notification.objects.values_list("kind", flat=True))
     assert kinds == {"ACCOUNT_EXISTS", "ACCOUNT_CONFIRM"}
 

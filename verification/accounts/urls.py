@@ -48,7 +48,7 @@ urlpatterns = [
     _page(
         "confirm-email/",
         "account_email_verification_sent",
-        account.email_verification_sent,
+        views.LinkSentView.as_view(),
     ),
     _page(
         "confirm-email/<str:key>/",

@@ -10,7 +10,11 @@ from allauth.account import views as account
 from allauth.account.decorators import reauthentication_required
 from allauth.account.internal.flows.login import perform_password_login
 from allauth.account.internal.flows.reauthentication import reauthenticate_by_password
-from allauth.account.internal.stagekit import clear_login, get_pending_stage
+from allauth.account.internal.stagekit import (
+    clear_login,
+    get_pending_stage,
+    unstash_login,
+)
 from allauth.account.mixins import NextRedirectMixin
 from allauth.account.models import Login
 from allauth.account.utils import get_next_redirect_url
@@ -263,6 +267,15 @@ def _invitation(url: str) -> Invitation | None:
     if page.view_name != "console:invitation":
         return None
     return members.find_open_invitation(page.kwargs["token"])
+
+
+class LinkSentView(account.EmailVerificationSentView):
+    """Name the address that was typed: also of a sign-up that makes no account."""
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        login = unstash_login(self.request, peek=True)
+        email = (login.email or getattr(login.user, "email", "")) if login else ""
+        return super().get_context_data(**more) | {"email": email}
 
 
 class ConfirmEmailView(account.ConfirmEmailView):
