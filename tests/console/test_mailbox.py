@@ -1,6 +1,7 @@
 """The mailbox of the sandbox, and the addresses that get its messages."""
 
 import re
+from datetime import timedelta
 from html import unescape
 
 import pytest
@@ -19,6 +20,7 @@ from verification.development import local_pages as development_mail
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import THIRD_PARTY_KINDS, Kind, Notification
 from verification.reports.models import Report
+from verification.values.clock import now
 from workspaces import members
 from workspaces.models import Role
 
@@ -160,6 +162,11 @@ def test_development_page_shows_every_message_with_links(api, settings, owner):
         assert f'href="{row.context["link"]}"' in text
     assert re.search(r'href="http://localhost:8000/b/\w{29}"', html)
     assert len(re.findall(r'href="mail/[-\w]+"', html)) == 2
+
+    # The demo moves its reports and their messages into the past.
+    newest = Notification.objects.order_by("id").last()
+    Notification.objects.filter(pk=newest.pk).update(created_at=now() - timedelta(1))
+    assert "invitations/" in LETTER.findall(development_page(settings))[-1]
 
 
 def test_development_page_shows_the_html_of_a_message(api, settings, owner):

@@ -136,7 +136,7 @@ def log_in(request: HttpRequest, person: str, token: str) -> HttpResponse:
 @only_on_this_machine
 def show_mail(request: HttpRequest) -> HttpResponse:
     """Show every e-mail and SMS, sent or not, newest first."""
-    found = Notification.objects.order_by("-id")
+    found = Notification.objects.order_by("-created_at", "-id")
     page = read_page(found, page_number(request), PAGE_SIZE)
     shown = [
         {
