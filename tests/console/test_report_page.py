@@ -166,6 +166,18 @@ def test_verdict_keeps_an_amount_together(owner, api):
     assert "KES&nbsp;250.00</dd>" in verdict.partition("</dl>")[0]
 
 
+def test_timeline_of_a_draft_begins_with_the_draft(api):
+    draft = api.create({**person(), "draft": True})["id"]
+    api.post(f"/reports/{draft}/launch")
+
+    entries = timeline_of(Report.objects.get(pk=draft))
+
+    assert [str(one.text) for one in entries[-2:]] == [
+        "Launched: the checks run",
+        "Draft made",
+    ]
+
+
 def test_timeline_has_words_and_names_keys(api):
     report = Report.objects.get(pk=create_ready_report(api))
     for trigger in HAPPENED:

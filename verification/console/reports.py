@@ -338,6 +338,7 @@ def send_data_link(place: Place, report: UUID) -> HttpResponse:
 
 
 ERASED = "subject erased"
+DRAFTED = State(_("Draft made"), "", "file-pen-line")
 # Stored entry of the timeline -> its state on the page
 HAPPENED: dict[str, State] = {
     "created": State(_("Ordered"), "", "file-pen-line"),
@@ -426,6 +427,8 @@ def timeline_of(report: Report) -> list[Entry]:
         state = HAPPENED.get(change.trigger, State(change.trigger))
         if change.trigger == CHECK_ENDED:
             state = STATES["report"][change.target]
+        elif (change.trigger, change.target) == ("created", ReportStatus.DRAFT):
+            state = DRAFTED
         by = names.get(change.actor, change.actor)
         entries.append(Entry(change.created_at, *state, by))
     if report.erased_at and all(one.trigger != ERASED for one in changes):
