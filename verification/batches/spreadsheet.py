@@ -34,7 +34,7 @@ from verification.files.inspection import (
     Unacceptable,
     refuse_infected,
 )
-from verification.values.formats import FORMULA_PREFIXES, escape_formula
+from verification.values.formats import escape_formula, unescape_formula
 
 WORKBOOKS = Inspector("verification.batches.workbooks")
 CSV, XLSX = "csv", "xlsx"
@@ -196,13 +196,7 @@ def _csv_cell(text: str) -> Cell:
 
 
 def _cell(text: str, kind: Kind) -> Cell:
-    return Cell(_unescape(text), Kind.UNREADABLE if UNREADABLE in text else kind)
-
-
-def _unescape(text: str) -> str:
-    """Return a text that `escape_formula` or a person has marked as one."""
-    is_marked = text.startswith("'") and text[1:].startswith(FORMULA_PREFIXES)
-    return text[1:] if is_marked else text
+    return Cell(unescape_formula(text), Kind.UNREADABLE if UNREADABLE in text else kind)
 
 
 def write_sheet(

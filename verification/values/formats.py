@@ -38,7 +38,11 @@ CLOCK_SKEW = timedelta(minutes=1)
 JOINERS = "\u200c\u200d"
 # Spreadsheets read a cell that begins with one of these as a formula.
 # Some read the full-width signs of East Asian keyboards alike.
-FORMULA_PREFIXES = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
+FORMULA_SIGNS = "-=+@\uff1d\uff0b\uff0d\uff20"
+# Where spreadsheets separate cells by semicolons, one of ours becomes several, as they
+# see no quotes around it. The place is for the mark of a text.
+FORMULA = '(?:^{0}(?=[{1}\\t\\r\\n])|([;\\r\\n]"*){0}(?=[{1}]))'
+UNMARKED, MARKED = (re.compile(FORMULA.format(m, FORMULA_SIGNS)) for m in ("", "'"))
 
 
 def one_line(text: str) -> str:
@@ -51,7 +55,12 @@ def one_line(text: str) -> str:
 
 def escape_formula(cell: str) -> str:
     """Return the text of a CSV cell so that no spreadsheet runs it."""
-    return f"'{cell}" if cell.startswith(FORMULA_PREFIXES) else cell
+    return UNMARKED.sub(r"\1'", cell)
+
+
+def unescape_formula(cell: str) -> str:
+    """Return a text that `escape_formula` or a person has marked as one."""
+    return MARKED.sub(r"\1", cell)
 
 
 def format_error(code: str, message: str) -> PydanticCustomError:
