@@ -36,8 +36,11 @@ def unconfirmed_users() -> QuerySet[User]:
 def lock_address(email: str) -> None:
     """Let those who get or confirm this address wait for each other until the commit.
 
-    It comes before the locks of workspaces, and of users who have never logged in.
+    The order of locks is: the row of the user who gets it, the rows of users who have
+    only signed up with it, the address, then the workspace.
     """
+    signed_up = unconfirmed_users().filter(email__iexact=email.strip())
+    list(signed_up.select_for_update(of=("self",), no_key=True).order_by("pk"))
     name = keyed_hash("address of a login", email.strip().lower()).hex()
     run_sql("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
 

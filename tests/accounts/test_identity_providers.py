@@ -3,18 +3,21 @@
 import json
 import re
 import time
+from contextlib import suppress
 from html import unescape
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import pytest
 import requests
-from allauth.account.models import EmailAddress
+from allauth.account.models import EmailAddress, EmailConfirmationHMAC
 from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
-from django.test import Client
+from django.test import Client, RequestFactory
+from django.urls import reverse
 
 from tests.accounts.visitor import code_of, create_user, is_logged_in, log_in, sign_up
 from tests.fakes.identity_provider import (
@@ -29,7 +32,7 @@ from tests.world.staff import give_factor
 from tests.world.threads import SECONDS, run_at_once, start_and_block
 from verification.accounts import provider_grants
 from verification.accounts.openid import read_claims
-from verification.accounts.provider_grants import LoginRefused
+from verification.accounts.provider_grants import LoginRefused, follow_address
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.roles import ROLES, SUPERUSER
 from verification.settings.identity_providers import (
@@ -38,6 +41,7 @@ from verification.settings.identity_providers import (
 )
 from workspaces import members
 from workspaces.create import create_workspace
+from workspaces.logins import AddressChangeRefused, change_address
 from workspaces.members import lock_workspace
 from workspaces.models import Member, Role, Workspace
 
@@ -396,6 +400,34 @@ def test_account_follows_the_person_to_a_new_address(bank, is_asked_for):
     enter()
 
     assert SocialAccount.objects.get().user.email == new
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_login_first", [True, False])
+@pytest.mark.parametrize("by_staff", [True, False])
+def test_login_from_a_new_address_waits_for_its_change(bank, by_staff, is_login_first):
+    configure(bank, passwords=True)
+    client, _ = enter()
+    grace, new = User.objects.get(), "grace.mwangi@bank.test"
+    waiting = EmailAddress.objects.create(user=grace, email=new)
+    link = reverse("account_confirm_email", args=[EmailConfirmationHMAC(waiting).key])
+    provider, request = settings.IDENTITY_PROVIDERS["bank"], RequestFactory().get("/")
+
+    def log_in_again():
+        follow_address(request, User.objects.get(), provider, new)
+
+    def change():
+        return change_address(grace.pk, new) if by_staff else client.post(link)
+
+    with transaction.atomic():
+        User.objects.select_for_update(no_key=True).get()
+        both = [log_in_again, change] if is_login_first else [change, log_in_again]
+        running = [start_and_block(each) for each in both]
+
+    for each in running:
+        with suppress(AddressChangeRefused):
+            each.result(SECONDS)
+    assert User.objects.get().email == new
 
 
 def test_address_that_passed_to_another_person_opens_no_account(bank):

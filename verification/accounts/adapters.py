@@ -18,7 +18,8 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
@@ -126,10 +127,10 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def confirm_email(self, request: HttpRequest, email_address: Any) -> bool:
         """Confirm an address that nobody else confirms or gets at the same moment."""
+        users = User.objects.select_for_update(no_key=True)
+        email_address.user = get_object_or_404(users, pk=email_address.user_id)
         lock_address(email_address.email)
-        waiting = EmailAddress.objects.filter(pk=email_address.pk, verified=False)
-        if not waiting.exists():
-            raise Http404
+        get_object_or_404(EmailAddress, pk=email_address.pk, verified=False)
         confirmed: bool = super().confirm_email(request, email_address)
         return confirmed
 

@@ -166,8 +166,8 @@ def apply_grant(user: User, provider: IdentityProvider, grant: Grant) -> None:
     Without a grant the user's sessions end. The last owner stays one, and cannot log
     in. Raises LoginRefused.
     """
-    lock_address(user.email)
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    lock_address(user.email)
     require_allowed(user, provider)
     reason = f"Groups of {provider.name}"
     if provider.workspace and _has_workspace(provider):
@@ -190,8 +190,8 @@ def follow_address(
     The password ends unless the setting lets it be. It always ends if nobody had
     confirmed the address before: a stranger may have chosen both.
     """
-    lock_address(email)
     user.refresh_from_db(from_queryset=User.objects.select_for_update(no_key=True))
+    lock_address(email)
     is_same = user.email.lower() == email
     if not is_same and has_account(email):
         return
