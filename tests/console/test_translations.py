@@ -35,6 +35,7 @@ MODULES = [
             "decisions/notices",
             "decisions/policies",
             "privacy/corrections",
+            "privacy/models",
             "reports/models",
             "web/pages",
         )

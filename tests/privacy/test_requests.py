@@ -14,6 +14,7 @@ from tests.world.members import create_member
 from tests.world.staff import enter_request
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Notification
+from verification.notifications.templates import write_email
 from verification.privacy.models import Outcome, RequestKind, SubjectRequest
 from verification.privacy.requests import (
     DETAILS_RETENTION,
@@ -133,10 +134,14 @@ def test_mail_is_sent_and_names_nobody(officers: list[str], workspace: Workspace
 
 
 @pytest.mark.parametrize(
-    ("kind", "page"), [("CORRECTION", "corrections/"), ("REVIEW", "queue/")]
+    ("kind", "page", "word"),
+    [
+        ("CORRECTION", "corrections/", "Marekebisho"),
+        ("REVIEW", "queue/", "Uamuzi kuangaliwa na mtu"),
+    ],
 )
 def test_owner_is_reminded_of_what_the_workspace_answers(
-    workspace: Workspace, kind: str, page: str
+    workspace: Workspace, kind: str, page: str, word: str
 ):
     owner = create_member(workspace, "OWNER")
     live = {"workspace": workspace, "environment": "production"}
@@ -151,6 +156,8 @@ def test_owner_is_reminded_of_what_the_workspace_answers(
     assert [line.partition(",")[0] for line in due] == [row.number]
     (mail_row,) = Notification.objects.filter(kind="REQUESTS_DUE")
     assert mail_row.context["url"].endswith(f"{workspace.pk}/production/{page}")
+    kiswahili = write_email(mail_row).text.partition("Habari,")[2]
+    assert f"- {row.number}, {word}, {workspace.name}: " in kiswahili
 
 
 def test_answered_requests_and_the_sandbox_are_not_reminded(

@@ -11,6 +11,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.utils.timezone import now
+from django.utils.translation import gettext_lazy as _
 
 from verification.checks.models import CheckResult
 from verification.db.encryption import (
@@ -29,12 +30,12 @@ from workspaces.models import Environment, Workspace
 class RequestKind(models.TextChoices):
     """A right of the data subject; `privacy.requests` has the deadlines."""
 
-    ACCESS = "ACCESS", "Access"
-    PORTABILITY = "PORTABILITY", "Portability"
-    CORRECTION = "CORRECTION", "Correction"
-    OBJECTION = "OBJECTION", "Objection and restriction"
-    ERASURE = "ERASURE", "Erasure"
-    REVIEW = "REVIEW", "Review of a decision by a person"
+    ACCESS = "ACCESS", _("Access")
+    PORTABILITY = "PORTABILITY", _("Portability")
+    CORRECTION = "CORRECTION", _("Correction")
+    OBJECTION = "OBJECTION", _("Objection and restriction")
+    ERASURE = "ERASURE", _("Erasure")
+    REVIEW = "REVIEW", _("Review of a decision by a person")
 
 
 class Origin(models.TextChoices):

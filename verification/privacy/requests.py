@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q
 from django.urls import reverse
+from django.utils.translation import override
 
 from verification.db.ids import uuid7
 from verification.jobs.queue import job
@@ -205,9 +206,14 @@ def _console_url(workspace: Workspace, page: str) -> str:
 def _reminder_context(
     rows: Sequence[SubjectRequest], at: datetime, url: str
 ) -> dict[str, Any]:
-    overdue = [_line(row) for row in rows if row.due_at < at]
-    due = [_line(row) for row in rows if row.due_at >= at]
-    return {"overdue": overdue, "due": due, "count": len(rows), "url": url}
+    context: dict[str, Any] = {"count": len(rows), "url": url}
+    for language, suffix in (("en", ""), ("sw", "Sw")):
+        with override(language):
+            context |= {
+                f"overdue{suffix}": [_line(row) for row in rows if row.due_at < at],
+                f"due{suffix}": [_line(row) for row in rows if row.due_at >= at],
+            }
+    return context
 
 
 def _line(row: SubjectRequest) -> str:
