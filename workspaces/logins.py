@@ -45,13 +45,17 @@ def lock_address(email: str) -> None:
     run_sql("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
 
 
-def has_account(email: str) -> bool:
-    """Return whether somebody has proved to read this address, or works with it."""
+def has_account(email: str, *, besides: int = 0) -> bool:
+    """Return whether somebody has proved to read this address, or works with it.
+
+    The user with the id `besides` does not count.
+    """
     users = User.objects.filter(
         Q(email__iexact=email)
         | Q(emailaddress__email__iexact=email, emailaddress__verified=True)
     )
-    return users.exclude(pk__in=unconfirmed_users()).exists()
+    others = users.exclude(pk=besides)
+    return others.exclude(pk__in=unconfirmed_users()).exists()
 
 
 def validate_free_address(email: str) -> str:

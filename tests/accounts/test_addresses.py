@@ -19,6 +19,7 @@ from tests.accounts.visitor import (
 )
 from tests.world.members import PASSWORD, create_member, invitation_token
 from tests.world.threads import SECONDS, start_and_block, uncommitted
+from verification.accounts import colleagues
 from verification.accounts.models import Session, purge_unconfirmed_users
 from verification.accounts.sessions import purge_sessions, row_key
 from verification.backoffice.models import AuditEvent
@@ -164,6 +165,15 @@ def test_address_is_confirmed_by_one_account_at_a_time(client):
     assert later.result(SECONDS).status_code == 302
     assert EmailAddress.objects.get(email=NEW, verified=True).user.first_name == "Njeri"
     assert User.objects.get(username="grace").email == OLD
+
+
+def test_address_of_an_invited_colleague_is_not_confirmed(client, admin_user):
+    colleagues.add(NEW, "Wambui", [], by=admin_user)
+
+    client.post(request_change(client))
+
+    assert User.objects.get(email=NEW).is_staff
+    assert can_log_in(OLD)
 
 
 def test_address_page_asks_for_the_password_or_a_login(client):

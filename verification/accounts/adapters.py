@@ -32,7 +32,7 @@ from verification.notifications.outbox import notify_account_holder
 from verification.notifications.recipients import address_hash, count_today
 from verification.values.clock import now
 from verification.values.local_time import utc_text
-from workspaces.logins import lock_address
+from workspaces.logins import has_account, lock_address
 
 # Template of allauth: the kind of our mail, and the change that the mail names.
 MAILS = {
@@ -131,6 +131,11 @@ class AccountAdapter(DefaultAccountAdapter):
         email_address.user = get_object_or_404(users, pk=email_address.user_id)
         lock_address(email_address.email)
         get_object_or_404(EmailAddress, pk=email_address.pk, verified=False)
+        if has_account(email_address.email, besides=email_address.user_id):
+            # allauth does not count a colleague who has not joined yet.
+            failed = "account/messages/email_confirmation_failed.txt"
+            self.add_message(request, messages.ERROR, failed)
+            return False
         confirmed: bool = super().confirm_email(request, email_address)
         return confirmed
 
