@@ -8,11 +8,11 @@ from uuid import UUID
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q, QuerySet
-from django.utils.timezone import now
 
 from verification.db.base import ResultPage, read_page
 from verification.db.encryption import EncryptedJSONField
 from verification.db.models import DatedRow, Row
+from verification.values.clock import now
 from workspaces.models import Environment, Workspace
 
 

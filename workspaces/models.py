@@ -15,7 +15,6 @@ from django.contrib.postgres.indexes import HashIndex
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 from django.db.models import ExpressionWrapper, F, Func, Q
-from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.ids import time_of_id
@@ -23,6 +22,7 @@ from verification.db.models import DatedRow, Row
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.values import clock
+from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.networks import MAX_LENGTH, MAX_NETWORKS
 

@@ -2,7 +2,7 @@ import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.comparison
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.db import migrations, models
@@ -48,7 +48,7 @@ class Migration(migrations.Migration):
                 ('last_error', models.CharField(blank=True, db_default='', default='', max_length=100)),
                 ('runs_made', models.PositiveIntegerField(default=0)),
                 ('created_by', models.CharField(max_length=100)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='monitoring_rules', to='workspaces.workspace')),
             ],
         ),
@@ -73,7 +73,7 @@ class Migration(migrations.Migration):
                 ('number', models.PositiveIntegerField()),
                 ('due_at', models.DateTimeField()),
                 ('compared_at', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('report', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='monitoring_run', to='reports.report')),
                 ('rule', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='monitoring.rule')),
             ],
@@ -91,7 +91,7 @@ class Migration(migrations.Migration):
                 ('changes', verification.db.encryption.EncryptedJSONField()),
                 ('read', models.BooleanField(default=False)),
                 ('actioned', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('report', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='alerts', to='reports.report')),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='alerts', to='workspaces.workspace')),
             ],

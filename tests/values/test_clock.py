@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.utils import timezone
 
 from verification.values import clock
 
@@ -38,3 +40,13 @@ def test_commands_and_tests_keep_their_own_clock():
     clock.compare(datetime.now(UTC) + timedelta(minutes=5))
 
     assert off_by() == pytest.approx(0, abs=0.1)
+
+
+def test_new_rows_are_dated_by_this_clock():
+    packages = "verification", "workspaces", "webhooks", "monitoring"
+    models = [m for m in apps.get_models() if not m._meta.proxy]
+    ours = [m for m in models if m.__module__.startswith(packages)]
+    fields = [field for model in ours for field in model._meta.concrete_fields]
+
+    assert any(field.default is clock.now for field in fields)
+    assert [str(f) for f in fields if f.default is timezone.now] == []

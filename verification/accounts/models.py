@@ -6,11 +6,11 @@ from typing import ClassVar
 from django.contrib.auth.models import User, UserManager
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
-from django.utils.timezone import now
 
 from verification.db.models import DatedRow
 from verification.jobs.queue import job
 from verification.values import clock
+from verification.values.clock import now
 from workspaces.logins import unconfirmed_users
 
 # A link that confirms an address works for three days; each login sends another one.

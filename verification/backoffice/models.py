@@ -19,7 +19,6 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import ProgrammingError, connection, models
 from django.db.backends.signals import connection_created
 from django.db.models import F
-from django.utils.timezone import now
 from psycopg.errors import InsufficientPrivilege, UndefinedTable
 
 from verification.db.encryption import (
@@ -30,6 +29,7 @@ from verification.db.encryption import (
 )
 from verification.db.models import DatedRow
 from verification.db.startup import KeysRefused, RightsMissing
+from verification.values.clock import now
 
 KEYS = """
 SELECT

@@ -1,5 +1,6 @@
 from django.db import models
-from django.utils.timezone import now
+
+from verification.values.clock import now
 
 
 class Backup(models.Model):

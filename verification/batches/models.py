@@ -13,13 +13,13 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import F, Q
-from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.models import DatedRow, Row
 from verification.jobs.queue import job
 from verification.reports.models import IDENTIFIERS
 from verification.values import clock
+from verification.values.clock import now
 from workspaces.models import Environment, Workspace
 
 # An upload that nobody orders is deleted after this time.

@@ -8,12 +8,12 @@ from uuid import UUID
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
-from django.utils.timezone import now
 from django.utils.translation import gettext
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.models import DatedRow, Row
 from verification.reports.models import NAME_PARTS, Report, RiskLevel, SubjectType
+from verification.values.clock import now
 from workspaces.models import Workspace
 
 # The most checks that a report, a rule or a package can have.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from django.db import models
-from django.utils.timezone import now
 
 from verification.db.ids import uuid7
+from verification.values.clock import now
 
 
 class Row(models.Model):

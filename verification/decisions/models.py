@@ -12,13 +12,13 @@ from typing import Any
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
-from django.utils.timezone import now
 from django.utils.translation import get_language
 
 from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow
 from verification.reports.models import Report, ReportStatus, RiskLevel
+from verification.values.clock import now
 from workspaces.models import Environment, Member, Workspace
 
 # Statuses that a report can be decided in; see `findings.decidable_reports`.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
-from django.utils.timezone import now
 
+from verification.values.clock import now
 from workspaces.models import Environment, Workspace
 
 # In the minor units of the account's currency

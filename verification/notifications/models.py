@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from django.db import models
 from django.db.models import Q
-from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.models import DatedRow, Row
+from verification.values.clock import now
 
 
 class Kind(models.TextChoices):

@@ -14,13 +14,13 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q, Sum
 from django.db.models.functions import Floor, Now
-from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.reports.models import Report, ReportStatus
 from verification.values import clock
+from verification.values.clock import now
 from workspaces.models import Account, Environment, Workspace
 
 # The payer can answer a prompt for this long; then the network ends it.

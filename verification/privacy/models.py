@@ -10,7 +10,6 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
-from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from verification.checks.models import CheckResult
@@ -24,6 +23,7 @@ from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.reports.models import Report
 from verification.values import clock
+from verification.values.clock import now
 from workspaces.models import Environment, Workspace
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
-from django.utils.timezone import now
 
 from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow
 from verification.reports.models import Report
+from verification.values.clock import now
 
 
 class ReferenceStatus(models.TextChoices):

@@ -13,7 +13,6 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.utils.functional import Promise
-from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from verification.db.encryption import (
@@ -27,6 +26,7 @@ from verification.db.encryption import (
 )
 from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
+from verification.values.clock import now
 from verification.values.masking import normalise_identifier
 from verification.values.public_text import APOSTROPHES
 from workspaces.models import Environment, Workspace

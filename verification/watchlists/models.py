@@ -14,10 +14,10 @@ from django.contrib.postgres.fields import ArrayField
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import models
 from django.db.models import Q
-from django.utils.timezone import now
 
 from verification.db.models import Row
 from verification.values import clock
+from verification.values.clock import now
 
 
 class ListName(models.TextChoices):

@@ -1,6 +1,6 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.db import migrations, models
@@ -70,7 +70,7 @@ class Migration(migrations.Migration):
                 ('cause', models.CharField(max_length=100)),
                 ('report_id', models.UUIDField(db_index=True, null=True)),
                 ('payload', verification.db.encryption.EncryptedJSONField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='events', to='workspaces.workspace')),
                 ('restricted_at', models.DateTimeField(editable=False, null=True)),
             ],
@@ -92,8 +92,8 @@ class Migration(migrations.Migration):
                 ('rests', models.PositiveSmallIntegerField(db_default=0, default=0)),
                 ('disabled_at', models.DateTimeField(editable=False, null=True)),
                 ('disabled_reason', models.CharField(blank=True, choices=[('GONE', 'The receiver answered 410 Gone.'), ('FAILING', 'Nothing was delivered for five days.')], max_length=7)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                ('updated_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
+                ('updated_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='webhook_configurations', to='workspaces.workspace')),
             ],
             options={

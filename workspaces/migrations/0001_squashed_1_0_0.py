@@ -3,7 +3,7 @@ import django.contrib.postgres.fields
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.expressions
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 import workspaces.models
@@ -61,7 +61,7 @@ class Migration(migrations.Migration):
                 ('decided_by', models.CharField(blank=True, max_length=100)),
                 ('decided_by_user', models.BigIntegerField(null=True)),
                 ('decided_at', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='staff_entries', to='workspaces.account')),
             ],
             options={
@@ -80,7 +80,7 @@ class Migration(migrations.Migration):
                 ('checkout_id', models.UUIDField(null=True)),
                 ('note', models.CharField(blank=True, max_length=200)),
                 ('actor', models.CharField(max_length=100)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('account', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='entries', to='workspaces.account')),
                 ('staff_entry', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='entries', to='workspaces.staffentry')),
             ],
@@ -103,7 +103,7 @@ class Migration(migrations.Migration):
                 ('messages_per_day', models.PositiveIntegerField(blank=True, help_text='Requests to people in a day; empty: as the service allows.', null=True)),
                 ('suspended_at', models.DateTimeField(blank=True, null=True)),
                 ('suspension_reason', models.CharField(blank=True, max_length=500)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('sandbox_retention_days', models.PositiveIntegerField(db_default=365, default=365, help_text='Days that reports are kept after their end.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(3650)])),
             ],
             options={
@@ -116,7 +116,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('environment', models.CharField(choices=[('sandbox', 'Sandbox'), ('production', 'Production')], max_length=10)),
                 ('days', models.PositiveIntegerField()),
-                ('ended_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('ended_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='retention_terms', to='workspaces.workspace')),
             ],
         ),
@@ -126,7 +126,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('text', verification.db.encryption.EncryptedJSONField(null=True)),
                 ('author', models.CharField(max_length=150)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='notes', to='workspaces.workspace')),
             ],
             options={
@@ -138,7 +138,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('role', models.CharField(choices=[('OWNER', 'Owner'), ('ADMIN', 'Administrator'), ('VIEWER', 'Viewer')], max_length=6)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='memberships', to=settings.AUTH_USER_MODEL)),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='members', to='workspaces.workspace')),
             ],
@@ -154,7 +154,7 @@ class Migration(migrations.Migration):
                 ('expires_at', models.DateTimeField()),
                 ('accepted_at', models.DateTimeField(editable=False, null=True)),
                 ('revoked_at', models.DateTimeField(editable=False, null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('invited_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='invitations', to='workspaces.workspace')),
             ],
@@ -175,7 +175,7 @@ class Migration(migrations.Migration):
                 ('last_used_address_hash', models.BinaryField(null=True)),
                 ('creates_per_minute', models.PositiveIntegerField(default=600)),
                 ('requests_per_minute', models.PositiveIntegerField(default=3000)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='api_keys', to='workspaces.workspace')),
             ],
         ),

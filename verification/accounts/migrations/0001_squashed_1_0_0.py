@@ -1,5 +1,5 @@
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 from django.conf import settings
 from django.db import migrations, models
@@ -72,7 +72,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('token_digest', models.BinaryField(unique=True)),
                 ('expires_at', models.DateTimeField()),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='staff_invitation', to=settings.AUTH_USER_MODEL)),
             ],
             options={
@@ -88,7 +88,7 @@ class Migration(migrations.Migration):
                 ('requested_by', models.CharField(max_length=150)),
                 ('reason', models.CharField(max_length=500)),
                 ('email', models.EmailField(blank=True, max_length=254)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now)),
                 ('user', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='staff_requests', to=settings.AUTH_USER_MODEL)),
             ],
             options={

@@ -2,7 +2,7 @@ from verification.db.triggers import append_only
 from typing import Any
 from verification.backoffice.models import fingerprints
 import django.contrib.postgres.fields
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.db import migrations, models
@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.PositiveSmallIntegerField(editable=False, primary_key=True, serialize=False)),
                 ('fingerprint', models.BinaryField()),
-                ('since', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('since', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('ends_links', models.BooleanField(default=False, editable=False)),
             ],
             options={
@@ -66,7 +66,7 @@ class Migration(migrations.Migration):
                 ('reason', models.CharField(blank=True, max_length=500)),
                 ('request_id', models.CharField(blank=True, max_length=128)),
                 ('address', verification.db.encryption.EncryptedJSONField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
             ],
             options={
                 'permissions': [('reveal_personal', 'Can reveal personal data, with a reason')],

@@ -3,7 +3,7 @@
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.db import migrations, models
@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
                 ('row_numbers', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), size=None)),
                 ('draft', models.BooleanField()),
                 ('created_by', models.CharField(max_length=100)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='batches', to='workspaces.workspace')),
             ],
             options={
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
                 ('environment', models.CharField(choices=[('sandbox', 'Sandbox'), ('production', 'Production')], max_length=10)),
                 ('created_by', models.CharField(max_length=100)),
                 ('content', verification.db.encryption.EncryptedJSONField()),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='uploads', to='workspaces.workspace')),
             ],
             options={

@@ -1,6 +1,6 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from decimal import Decimal
@@ -67,7 +67,7 @@ class Migration(migrations.Migration):
                 ('claims', models.PositiveSmallIntegerField(default=0)),
                 ('fence', models.PositiveIntegerField(default=0)),
                 ('next_attempt_at', models.DateTimeField(null=True)),
-                ('turn_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('turn_at', models.DateTimeField(default=verification.values.clock.now)),
                 ('waits_for', models.CharField(blank=True, db_default='', default='', max_length=40)),
                 ('started_at', models.DateTimeField(null=True)),
                 ('completed_at', models.DateTimeField(null=True)),
@@ -80,7 +80,7 @@ class Migration(migrations.Migration):
                 ('failure_code', models.CharField(blank=True, max_length=40)),
                 ('failure_message', models.CharField(blank=True, max_length=300)),
                 ('failure_retryable', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('definition', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to='checks.checkdefinition')),
                 ('report', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='results', to='reports.report')),
                 ('revision', models.PositiveSmallIntegerField(db_default=0, default=0)),

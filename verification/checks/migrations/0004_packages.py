@@ -2,9 +2,10 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
+
+import verification.values.clock
 
 # What unique constraints cannot say: a name means one package to each workspace, for
 # ever, and its checks differ. The lock lets one transaction at a time use a name.
@@ -80,7 +81,7 @@ class Migration(migrations.Migration):
                 (
                     "created_at",
                     models.DateTimeField(
-                        default=django.utils.timezone.now, editable=False
+                        default=verification.values.clock.now, editable=False
                     ),
                 ),
                 ("updated_at", models.DateTimeField(auto_now=True)),

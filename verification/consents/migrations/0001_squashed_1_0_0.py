@@ -3,7 +3,7 @@ import django.db.models.deletion
 import django.db.models.functions.comparison
 import django.db.models.functions.datetime
 import django.db.models.functions.text
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.db import migrations, models
@@ -95,7 +95,7 @@ class Migration(migrations.Migration):
                 ('notice_sha256', models.BinaryField(null=True)),
                 ('evidence', verification.db.encryption.EncryptedJSONField(null=True)),
                 ('digest', models.BinaryField()),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('report', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='consent_records', to='reports.report')),
             ],
             options={

@@ -2,7 +2,7 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.db import migrations, models
@@ -49,7 +49,7 @@ class Migration(migrations.Migration):
                 ('second_by_user', models.BigIntegerField(null=True)),
                 ('second_at', models.DateTimeField(editable=False, null=True)),
                 ('final_at', models.DateTimeField(editable=False, null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('report', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='decisions', to='reports.report')),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='decisions', to='workspaces.workspace')),
             ],
@@ -67,7 +67,7 @@ class Migration(migrations.Migration):
                 ('text', models.CharField(max_length=200)),
                 ('text_sw', models.CharField(max_length=200)),
                 ('active', models.BooleanField(default=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='reason_codes', to='workspaces.workspace')),
             ],
             options={

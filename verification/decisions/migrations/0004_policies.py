@@ -1,7 +1,8 @@
 import django.db.models.deletion
-import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
+
+import verification.values.clock
 
 NEW = "No released version has the table of decisions, so it is empty."
 
@@ -68,7 +69,7 @@ class Migration(migrations.Migration):
                 (
                     "created_at",
                     models.DateTimeField(
-                        default=django.utils.timezone.now, editable=False
+                        default=verification.values.clock.now, editable=False
                     ),
                 ),
                 ("activated_at", models.DateTimeField(editable=False, null=True)),

@@ -2,11 +2,11 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
 import uuid_utils.compat
 from django.db import migrations, models
 
 import verification.db.encryption
+import verification.values.clock
 
 
 class Migration(migrations.Migration):
@@ -97,7 +97,7 @@ class Migration(migrations.Migration):
                 (
                     "created_at",
                     models.DateTimeField(
-                        default=django.utils.timezone.now, editable=False
+                        default=verification.values.clock.now, editable=False
                     ),
                 ),
             ],
@@ -146,7 +146,7 @@ class Migration(migrations.Migration):
                 (
                     "created_at",
                     models.DateTimeField(
-                        default=django.utils.timezone.now, editable=False
+                        default=verification.values.clock.now, editable=False
                     ),
                 ),
             ],

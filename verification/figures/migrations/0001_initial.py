@@ -2,7 +2,7 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 from django.db import migrations, models
 
 
@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             name='Progress',
             fields=[
                 ('id', models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),
-                ('read_to', models.DateTimeField(default=django.utils.timezone.now)),
+                ('read_to', models.DateTimeField(default=verification.values.clock.now)),
             ],
             options={
                 'constraints': [models.CheckConstraint(condition=models.Q(('id', 1)), name='there_is_one_progress_of_figures')],

@@ -1,5 +1,5 @@
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.conf import settings
@@ -117,7 +117,7 @@ class Migration(migrations.Migration):
                 ('taken_at', models.DateTimeField(editable=False, null=True)),
                 ('decided_at', models.DateTimeField(editable=False, null=True)),
                 ('reason', models.CharField(blank=True, max_length=500)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('api_key', models.OneToOneField(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='workspaces.apikey')),
                 ('decided_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('report', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='reports.report')),
@@ -141,7 +141,7 @@ class Migration(migrations.Migration):
                 ('size', models.PositiveIntegerField()),
                 ('file', models.CharField(db_index=True, max_length=40)),
                 ('data_key', verification.db.encryption.EncryptedJSONField()),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('application', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='documents', to='golive.application')),
                 ('uploaded_by', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
@@ -159,7 +159,7 @@ class Migration(migrations.Migration):
                 ('note', models.CharField(blank=True, max_length=500)),
                 ('decided_at', models.DateTimeField(editable=False, null=True)),
                 ('reason', models.CharField(blank=True, max_length=500)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('asked_by', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('decided_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='name_changes', to='workspaces.workspace')),

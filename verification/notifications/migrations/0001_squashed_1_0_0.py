@@ -1,5 +1,5 @@
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.db import migrations, models
@@ -62,7 +62,7 @@ class Migration(migrations.Migration):
                 ('error', models.CharField(choices=[('REFUSED', 'The address or number was refused.'), ('NOT_TAKEN', 'The mail server or gateway would not take it now.'), ('UNREACHABLE', 'The mail server or gateway could not be reached.'), ('LATE', 'The code would not have worked any more.'), ('NOT_WRITTEN', 'The message could not be written.'), ('INTERRUPTED', 'Every attempt ended before its outcome was known.'), ('BLOCKED', 'The recipient has blocked messages of this workspace.'), ('SANDBOX', 'The sandbox sends to members and confirmed addresses only.'), ('RECIPIENT_LIMIT', 'The recipient got as many as a day allows.'), ('WORKSPACE_LIMIT', 'The workspace sent as many as a day allows.')], db_default='', max_length=15)),
                 ('counted_at', models.DateTimeField(editable=False, null=True)),
                 ('provider_reference', models.CharField(db_default='', max_length=100)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('sent_at', models.DateTimeField(editable=False, null=True)),
                 ('workspace', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='notifications', to='workspaces.workspace')),
                 ('report_id', models.UUIDField(editable=False, null=True)),
@@ -75,7 +75,7 @@ class Migration(migrations.Migration):
                 ('channel', models.CharField(choices=[('EMAIL', 'E-mail'), ('SMS', 'SMS')], max_length=5)),
                 ('address_hash', models.BinaryField()),
                 ('reason', models.CharField(choices=[('UNWANTED', 'Does not want messages of this workspace'), ('UNKNOWN', 'Does not know this workspace')], max_length=8)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('lifted_at', models.DateTimeField(editable=False, null=True)),
                 ('reviewed_at', models.DateTimeField(editable=False, null=True)),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='blocks', to='workspaces.workspace')),
@@ -92,7 +92,7 @@ class Migration(migrations.Migration):
                 ('code_hash', models.BinaryField(null=True)),
                 ('wrong_codes', models.PositiveSmallIntegerField(db_default=0)),
                 ('confirmed_at', models.DateTimeField(editable=False, null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='sandbox_addresses', to='workspaces.workspace')),
             ],
         ),

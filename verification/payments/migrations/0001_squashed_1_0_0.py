@@ -5,7 +5,7 @@ import django.db.models.functions.comparison
 import django.db.models.functions.datetime
 import django.db.models.functions.math
 import django.db.models.functions.text
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from decimal import Decimal
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('differences', models.PositiveIntegerField()),
-                ('made_at', models.DateTimeField(db_index=True, default=django.utils.timezone.now, editable=False)),
+                ('made_at', models.DateTimeField(db_index=True, default=verification.values.clock.now, editable=False)),
             ],
             options={
                 'default_permissions': (),
@@ -71,7 +71,7 @@ class Migration(migrations.Migration):
                 ('cancel_url', models.TextField()),
                 ('paid_amount', models.DecimalField(decimal_places=2, max_digits=12, null=True)),
                 ('refunds', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('paid_at', models.DateTimeField(null=True)),
             ],
         ),
@@ -106,7 +106,7 @@ class Migration(migrations.Migration):
                 ('message', models.CharField(blank=True, max_length=200)),
                 ('started_by', models.CharField(max_length=100)),
                 ('language', models.CharField(blank=True, max_length=2)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('paid_at', models.DateTimeField(null=True)),
                 ('next_poll_at', models.DateTimeField(null=True)),
                 ('polled_at', models.DateTimeField(editable=False, null=True)),
@@ -123,7 +123,7 @@ class Migration(migrations.Migration):
                 ('status', models.CharField(choices=[('OPEN', 'Open'), ('WON', 'Won'), ('LOST', 'Lost: the money is gone')], max_length=4)),
                 ('amount', models.DecimalField(decimal_places=2, max_digits=12)),
                 ('held_amount', models.DecimalField(decimal_places=2, default=Decimal('0'), max_digits=12)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('checkout', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='disputes', to='payments.checkout')),
             ],
@@ -136,7 +136,7 @@ class Migration(migrations.Migration):
                 ('cause', models.CharField(max_length=150, unique=True)),
                 ('message', models.CharField(max_length=300)),
                 ('times', models.PositiveIntegerField(default=1)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('notified_at', models.DateTimeField(editable=False, null=True)),
                 ('checkout', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='operator_alerts', to='payments.checkout')),
             ],
@@ -168,7 +168,7 @@ class Migration(migrations.Migration):
                 ('type', models.CharField(max_length=100)),
                 ('body_sha256', models.BinaryField()),
                 ('body', verification.db.encryption.EncryptedJSONField(null=True)),
-                ('received_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('received_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('checkout', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='events', to='payments.checkout')),
             ],
         ),
@@ -191,7 +191,7 @@ class Migration(migrations.Migration):
                 ('tries', models.PositiveSmallIntegerField(default=0)),
                 ('stuck_at', models.DateTimeField(editable=False, null=True)),
                 ('next_try_at', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('checkout', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='refunds', to='payments.checkout')),
             ],

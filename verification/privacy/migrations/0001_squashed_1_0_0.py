@@ -3,7 +3,7 @@ import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.comparison
 import django.db.models.functions.text
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.conf import settings
@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
             name='JournalEntry',
             fields=[
                 ('name', models.CharField(editable=False, max_length=100, primary_key=True, serialize=False)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
             ],
             options={
                 'verbose_name_plural': 'journal entries',
@@ -39,7 +39,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.CharField(editable=False, max_length=16, primary_key=True, serialize=False)),
                 ('pem', models.CharField(max_length=200)),
-                ('first_used_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('first_used_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
             ],
         ),
         migrations.CreateModel(
@@ -54,7 +54,7 @@ class Migration(migrations.Migration):
                 ('taken_at', models.DateTimeField(editable=False, null=True)),
                 ('decided_by', models.CharField(blank=True, max_length=100)),
                 ('decided_at', models.DateTimeField(editable=False, null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('report', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='corrections', to='reports.report')),
                 ('rerun', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='checks.checkresult')),
                 ('result', models.ForeignKey(on_delete=django.db.models.deletion.DO_NOTHING, related_name='corrections', to='checks.checkresult')),
@@ -70,7 +70,7 @@ class Migration(migrations.Migration):
                 ('size', models.PositiveIntegerField()),
                 ('file', models.CharField(max_length=40, unique=True)),
                 ('data_key', verification.db.encryption.EncryptedJSONField()),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('correction', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='documents', to='privacy.correction')),
             ],
         ),
@@ -81,7 +81,7 @@ class Migration(migrations.Migration):
                 ('environment', models.CharField(choices=[('sandbox', 'Sandbox'), ('production', 'Production')], max_length=10)),
                 ('before', models.DateTimeField()),
                 ('report_count', models.PositiveIntegerField()),
-                ('created_at', models.DateTimeField(db_index=True, default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(db_index=True, default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='retention_runs', to='workspaces.workspace')),
             ],
         ),
@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
                 ('decided_by', models.CharField(blank=True, max_length=100)),
                 ('decided_by_user', models.BigIntegerField(null=True)),
                 ('decided_at', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('report', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='staff_erasures', to='reports.report')),
                 ('earlier_erasures', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), db_default=[], default=list, editable=False, size=None)),
             ],
@@ -114,7 +114,7 @@ class Migration(migrations.Migration):
                 ('subject_id', models.UUIDField(db_index=True, null=True)),
                 ('details', verification.db.encryption.EncryptedJSONField(null=True)),
                 ('requested_by', models.CharField(max_length=100)),
-                ('received_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('received_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('due_at', models.DateTimeField()),
                 ('reminded_at', models.DateTimeField(editable=False, null=True)),
                 ('answered_at', models.DateTimeField(editable=False, null=True)),
@@ -129,7 +129,7 @@ class Migration(migrations.Migration):
             name='Erasure',
             fields=[
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('ended_at', models.DateTimeField(editable=False, null=True)),
                 ('report_count', models.PositiveIntegerField(default=0)),
                 ('counts', models.JSONField(blank=True, default=dict)),
@@ -155,8 +155,8 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('channel', models.CharField(choices=[('API', 'API'), ('PDF', 'PDF document'), ('CONSOLE', 'Console'), ('SUBJECT', "The subject's page")], max_length=7)),
                 ('recipient', models.CharField(max_length=100)),
-                ('first_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                ('last_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('first_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
+                ('last_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('report', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='disclosures', to='reports.report')),
             ],
             options={
@@ -170,7 +170,7 @@ class Migration(migrations.Migration):
                 ('reason', models.CharField(max_length=500)),
                 ('ends_at', models.DateTimeField()),
                 ('held_by', models.CharField(max_length=100)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('released_by', models.CharField(blank=True, max_length=100)),
                 ('released_at', models.DateTimeField(editable=False, null=True)),
                 ('report', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='holds', to='reports.report')),
@@ -185,7 +185,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('origin', models.CharField(choices=[('SUBJECT', "The subject's page"), ('MY_DATA', 'The page /my-data'), ('CLIENT', 'The client'), ('STAFF', 'Staff')], max_length=7)),
                 ('fields', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), default=list, size=None)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('correction', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reruns', to='privacy.correction')),
                 ('result', models.OneToOneField(on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='checks.checkresult')),
             ],

@@ -1,5 +1,5 @@
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.db import migrations, models
@@ -35,13 +35,13 @@ class Migration(migrations.Migration):
                 ('generation', models.PositiveIntegerField(default=1)),
                 ('token_digest', models.BinaryField(unique=True)),
                 ('expires_at', models.DateTimeField()),
-                ('link_made_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('link_made_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('reminded_at', models.DateTimeField(editable=False, null=True)),
                 ('answers', verification.db.encryption.EncryptedJSONField(null=True)),
                 ('evidence', verification.db.encryption.EncryptedJSONField(null=True)),
                 ('submitted_at', models.DateTimeField(editable=False, null=True)),
                 ('declined_at', models.DateTimeField(editable=False, null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('report', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='references', to='reports.report')),
             ],
             options={

@@ -4,7 +4,7 @@ import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.comparison
 import django.db.models.functions.text
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 import verification.db.encryption
 from django.db import migrations, models
@@ -44,8 +44,8 @@ class Migration(migrations.Migration):
                 ('failure_code', models.CharField(blank=True, max_length=40)),
                 ('failure_message', models.CharField(blank=True, max_length=300)),
                 ('created_by', models.CharField(max_length=100)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                ('updated_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
+                ('updated_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('launched_at', models.DateTimeField(null=True)),
                 ('completed_at', models.DateTimeField(null=True)),
                 ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='reports', to='workspaces.workspace')),
@@ -61,7 +61,7 @@ class Migration(migrations.Migration):
                 ('target', models.CharField(choices=[('DRAFT', 'Draft'), ('PENDING_CONSENT', 'Pending Consent'), ('PENDING_PAYMENT', 'Pending Payment'), ('RUNNING', 'Running'), ('PARTIAL', 'Partial'), ('READY', 'Ready'), ('FAILED', 'Failed'), ('CANCELLED', 'Cancelled')], max_length=15)),
                 ('trigger', models.CharField(max_length=60)),
                 ('actor', models.CharField(max_length=100)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('report', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='status_changes', to='reports.report')),
             ],
             options={
@@ -76,7 +76,7 @@ class Migration(migrations.Migration):
                 ('key', models.BinaryField()),
                 ('fingerprint', models.BinaryField()),
                 ('body', verification.db.encryption.EncryptedJSONField(null=True)),
-                ('created_at', models.DateTimeField(db_index=True, default=django.utils.timezone.now, editable=False)),
+                ('created_at', models.DateTimeField(db_index=True, default=verification.values.clock.now, editable=False)),
                 ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='workspaces.workspace')),
                 ('report_id', models.UUIDField(editable=False, null=True)),
             ],

@@ -2,7 +2,7 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
+import verification.values.clock
 import uuid_utils.compat
 from django.db import migrations, models
 
@@ -23,8 +23,8 @@ class Migration(migrations.Migration):
                 ('published_on', models.DateField(null=True)),
                 ('sha256', models.CharField(max_length=64)),
                 ('entry_count', models.PositiveIntegerField()),
-                ('loaded_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                ('confirmed_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ('loaded_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
+                ('confirmed_at', models.DateTimeField(default=verification.values.clock.now, editable=False)),
                 ('is_current', models.BooleanField(default=True)),
             ],
             options={
