@@ -615,6 +615,17 @@ def test_double_click_adds_one_note(api: Api, officer: Officer):
     ]
 
 
+def test_report_takes_a_limited_number_of_notes(
+    api: Api, officer: Officer, monkeypatch
+):
+    monkeypatch.setattr("verification.decisions.cases.MAX_NOTES", 1)
+    report = create_case(api)
+    officer.note(report, "Rang the employer")
+
+    with pytest.raises(CaseRefused):
+        officer.note(report, "No answer")
+
+
 def test_note_says_who_and_is_sealed(api: Api, officer: Officer):
     report = create_case(api)
 

@@ -25,6 +25,7 @@ from verification.backoffice.approvals import DecisionRefused
 from verification.db.base import run_sql
 from verification.decisions.findings import is_decidable
 from verification.decisions.models import (
+    MAX_NOTES,
     AdverseNotice,
     Case,
     CaseCause,
@@ -68,6 +69,7 @@ class CaseObstacle(StrEnum):
     TAKEN = "Somebody took the case, or gave it back, meanwhile."
     HOLDS_MORE = "The member has got a case meanwhile."
     CLOSED = "The report does not wait for a decision any more."
+    TOO_MANY = "The report has MAX_NOTES notes."
 
 
 class CaseRefused(DecisionRefused):
@@ -273,6 +275,8 @@ def add_note(
     for earlier in recent:
         if earlier.text == text:
             return earlier
+    if report.case_notes.count() >= MAX_NOTES:
+        raise CaseRefused(CaseObstacle.TOO_MANY)
     note = CaseNote.objects.create(
         report=report,
         text=text,

@@ -50,6 +50,7 @@ from verification.decisions.findings import (
 )
 from verification.decisions.models import (
     MAX_CODES,
+    MAX_DECISIONS,
     AdverseNotice,
     CaseCause,
     Decision,
@@ -97,6 +98,7 @@ class Obstacle(StrEnum):
     )
     ERASED = "The personal data of the report was erased."
     SUSPENDED = "The workspace is suspended."
+    TOO_MANY = f"The report has {MAX_DECISIONS} decisions, and takes no more."
     PROPOSED = "A proposal about this report waits for a second member."
     DECIDED = (
         "Another decision about this report came first. Read it, and name its id in "
@@ -202,6 +204,9 @@ def decide(
         or (maker.key is not None and _is_for_a_person(report, new))
     )
     last = report.decisions.aggregate(last=Max("number"))["last"] or 0
+    # A policy decides anew only if the findings change.
+    if last >= MAX_DECISIONS and not maker.version:
+        raise ReportDecisionRefused(Obstacle.TOO_MANY, report.status)
     content = {
         "note": new.note or None,
         "reasons": reasons,

@@ -24,6 +24,8 @@ from workspaces.models import Environment, Member, Workspace
 # Statuses that a report can be decided in; see `findings.decidable_reports`.
 DECIDABLE = (ReportStatus.READY, ReportStatus.PARTIAL, ReportStatus.FAILED)
 MAX_CODES = 10
+# Pages and answers show all of one report.
+MAX_DECISIONS, MAX_NOTES = 100, 500
 MAX_NOTE_LENGTH = 1000
 MAX_TEXT_LENGTH = 200
 MAX_WAITING_DAYS = 30
