@@ -235,6 +235,7 @@ def test_draft_shows_what_would_change(owner, api: Api):
         "matched 2 of 4 reports",
         "matched 2 of 4 reports",
     ]
+    assert "when findings contradict a reason" in html
     table = html.partition("Decided so far")[2].partition("</table>")[0]
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table)
     assert {name: re.findall(r"(\d+)</td>", cells) for name, cells in rows} == {
