@@ -27,6 +27,7 @@ from monitoring.models import Alert, Rule
 from monitoring.pauses import NotResumable
 from verification.api.problem_kinds import PROBLEM_KINDS, ProblemKind
 from verification.consents.links import AccessNotSendable, ConsentNotRenewable
+from verification.db.startup import explain_error
 from verification.decisions.decide import (
     CONFLICTS,
     Obstacle,
@@ -228,8 +229,16 @@ def wrong_member(code: str, detail: str, **place: str) -> Problem:
     return validation_failed([MemberError(code, detail, **place)])
 
 
+def log_unavailable(error: Exception) -> None:
+    """Log why the database is away in a line, or where a statement failed."""
+    if why := explain_error(error) if isinstance(error, OperationalError) else "":
+        log.warning("the database did not answer: %s", why)
+    else:
+        log.warning("the database did not answer", exc_info=error)
+
+
 def _unavailable(error: Exception) -> Problem:
-    log.warning("the database did not answer", exc_info=error)
+    log_unavailable(error)
     return Problem("unavailable", headers={"Retry-After": SECONDS_UNTIL_AVAILABLE})
 
 

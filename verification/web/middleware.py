@@ -368,7 +368,7 @@ class PageMiddleware(_Middleware):
             if isinstance(error, StorageUnavailable):
                 return pages.unavailable(request)
             if isinstance(error, pages.DATABASE_ERRORS):
-                log.warning("the database did not answer", exc_info=error)
+                problems.log_unavailable(error)
                 return pages.unavailable(request)
             log.error("unhandled exception", exc_info=error)
         if response.status_code == 404:
