@@ -112,6 +112,30 @@ def test_old_draft_is_cancelled_and_erased(api: Api):
     assert (report["status"], report["subject"]) == ("CANCELLED", None)
 
 
+@pytest.mark.parametrize("change", ["edited", "launched", "ended"])
+def test_draft_that_changes_while_a_run_is_interrupted_stays(
+    api: Api, monkeypatch, change: str
+):
+    draft = api.create({**person(), "draft": True})["id"]
+    Report.objects.filter(pk=draft).update(updated_at=now() - 366 * DAY)
+    with monkeypatch.context() as stopping:
+        beats = iter([True])
+        stopping.setattr(retention, "beat", lambda: next(beats, False))
+        erase_expired_reports()
+    assert RetentionRun.objects.filter(report_ids__contains=[draft]).exists()
+
+    if change == "edited":
+        api.post(f"/reports/{draft}/draft", {"purpose": "Another loan"})
+    else:
+        api.post(f"/reports/{draft}/launch")
+    if change == "ended":
+        api.work()
+    retention.finish_open_runs()
+
+    assert api.report(draft)["erasedAt"] is None
+    assert not RetentionRun.objects.filter(report_ids__isnull=False).exists()
+
+
 def leave_alone(workspace: Workspace, days: int) -> None:
     """Let the workspace be suspended, and its reports unchanged, for so many days."""
     workspace.suspend("Unpaid invoices")

@@ -284,6 +284,7 @@ def _claim(
         report_count=len(free),
         report_ids=free,
         rule_ids=rules,
+        created_at=at,
     )
     return run, ended[-1][1] if ended else after
 
@@ -304,7 +305,7 @@ def _finish(run: RetentionRun) -> None:
         if not beat():
             return
         begun = time.monotonic()
-        _erase_batch(report_ids[start : start + BATCH_SIZE])
+        _erase_batch(run, report_ids[start : start + BATCH_SIZE])
         # Leave half of the time to others.
         time.sleep(time.monotonic() - begun)
     RetentionRun.objects.filter(pk=run.pk).update(report_ids=None, rule_ids=None)
@@ -318,8 +319,12 @@ def _delete_rules(run: RetentionRun) -> None:
 
 
 @transaction.atomic
-def _erase_batch(report_ids: Sequence[UUID]) -> None:
-    left = locked_reports().filter(pk__in=report_ids, erased_at=None).order_by("pk")
+def _erase_batch(run: RetentionRun, report_ids: Sequence[UUID]) -> None:
+    # A draft may have been edited or launched since the claim.
+    is_old = Q(completed_at__lt=run.created_at)
+    is_old |= Q(completed_at=None, updated_at__lt=run.created_at)
+    left = locked_reports().filter(is_old, pk__in=report_ids, erased_at=None)
+    left = left.order_by("pk")
     ended_at = dict(left.values_list("pk", "completed_at"))
     at = now()
     unended = [pk for pk, completed_at in ended_at.items() if completed_at is None]
