@@ -94,6 +94,16 @@ def test_owner_writes_the_first_rules_and_switches_them_on(owner):
     }
 
 
+def test_policy_takes_no_rule_beyond_the_most(owner, monkeypatch):
+    monkeypatch.setattr("verification.console.policy.MAX_RULES", 1)
+    owner.post("policy-open")
+    draft = PolicyVersion.objects.get()
+    add(owner, draft)
+    draft.refresh_from_db()
+
+    assert add(owner, draft).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("made", "sentence"),
     [

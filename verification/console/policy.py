@@ -438,6 +438,8 @@ def open_draft(place: Place) -> HttpResponse:
 def edit_rule(place: Place, version: UUID, number: int | None = None) -> HttpResponse:
     """Show the form of a rule, or of another one; a POST saves it."""
     draft, rules = _open_rules(place, version, number)
+    if number is None and len(rules) >= MAX_RULES:
+        raise PolicyVersion.DoesNotExist
     rule = rules[number - 1] if number else None
     given: Any = given_of(rule, policies.digest_of(draft))
     typed = place.posted
@@ -459,7 +461,7 @@ def edit_rule(place: Place, version: UUID, number: int | None = None) -> HttpRes
         rules.append(form.rule)
     else:
         rules[number - 1] = form.rule
-    return _save(place, draft, form.cleaned_data["seen"], rules[:MAX_RULES])
+    return _save(place, draft, form.cleaned_data["seen"], rules)
 
 
 def _open_rules(
