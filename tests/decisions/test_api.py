@@ -215,7 +215,9 @@ def test_new_decision_names_the_one_that_it_replaces(deciding_api: Api):
     assert listed["content"] == [second, first]
 
 
-def test_report_takes_a_limited_number_of_decisions(deciding_api: Api, monkeypatch):
+def test_report_takes_a_limited_number_of_decisions_from_keys(
+    deciding_api: Api, monkeypatch
+):
     monkeypatch.setattr("verification.decisions.decide.MAX_DECISIONS", 1)
     report_id = create_ready_report(deciding_api)
     first = decide(deciding_api, report_id, {"status": "REVIEW"})
@@ -223,7 +225,7 @@ def test_report_takes_a_limited_number_of_decisions(deciding_api: Api, monkeypat
     problem = refused(deciding_api, report_id, replaces=first["id"])
 
     assert (problem["status"], problem["code"]) == (409, "report-not-decidable")
-    assert "takes no more" in problem["detail"]
+    assert "no more from keys" in problem["detail"]
 
 
 def test_first_decision_replaces_nothing(deciding_api: Api):

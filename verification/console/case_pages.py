@@ -401,7 +401,7 @@ def case_refusal(refused: CaseRefused) -> Text:
     if refused.obstacle == CaseObstacle.CLOSED:
         return _("Nothing was done: the report does not wait for a decision any more.")
     if refused.obstacle == CaseObstacle.TOO_MANY:
-        return _("Nothing was done: the report takes no more of them.")
+        return _("Nothing was done: the report has too many notes.")
     if refused.assignee:
         name = member_name(refused.assignee)
         return _("Nothing was done: %(name)s has it now.") % {"name": name}

@@ -235,7 +235,6 @@ REFUSALS: dict[Obstacle, Any] = {
     ),
     Obstacle.ERASED: _("The personal data of the report was erased."),
     Obstacle.SUSPENDED: _("The workspace is suspended."),
-    Obstacle.TOO_MANY: _("Nothing was done: the report takes no more of them."),
     Obstacle.PROPOSED: _("Nothing was done: somebody proposed a decision meanwhile."),
     Obstacle.DECIDED: _(
         "Nothing was done: somebody decided meanwhile. Read their decision first."

@@ -98,7 +98,10 @@ class Obstacle(StrEnum):
     )
     ERASED = "The personal data of the report was erased."
     SUSPENDED = "The workspace is suspended."
-    TOO_MANY = f"The report has {MAX_DECISIONS} decisions, and takes no more."
+    TOO_MANY = (
+        f"The report has {MAX_DECISIONS} decisions, and takes no more from keys. "
+        "Members decide in the console."
+    )
     PROPOSED = "A proposal about this report waits for a second member."
     DECIDED = (
         "Another decision about this report came first. Read it, and name its id in "
@@ -204,8 +207,8 @@ def decide(
         or (maker.key is not None and _is_for_a_person(report, new))
     )
     last = report.decisions.aggregate(last=Max("number"))["last"] or 0
-    # A policy decides anew only if the findings change.
-    if last >= MAX_DECISIONS and not maker.version:
+    # A loop of a client leaves the report to its members.
+    if maker.key is not None and last >= MAX_DECISIONS:
         raise ReportDecisionRefused(Obstacle.TOO_MANY, report.status)
     content = {
         "note": new.note or None,
