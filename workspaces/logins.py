@@ -59,12 +59,8 @@ def has_account(email: str, *, besides: int = 0) -> bool:
 
 
 def validate_free_address(email: str) -> str:
-    """Return the address in lower case. Raises ValidationError if a user has it.
-
-    It stays free until the transaction ends.
-    """
+    """Return the address in lower case. Raises ValidationError if a user has it."""
     email = email.strip().lower()
-    lock_address(email)
     if has_account(email):
         raise ValidationError(TAKEN)
     return email

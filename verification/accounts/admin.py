@@ -20,7 +20,11 @@ from verification.backoffice.roles import SUPERUSER, is_superuser
 from verification.backoffice.widgets import FactsForm, ReasonForm, dialog_verb
 from verification.values.clock import now
 from verification.values.local_time import format_nairobi
-from workspaces.logins import address_change_refusal, validate_free_address
+from workspaces.logins import (
+    address_change_refusal,
+    lock_address,
+    validate_free_address,
+)
 from workspaces.members import is_last_owner
 from workspaces.people_admin import PeopleAdmin
 
@@ -73,6 +77,7 @@ class NewColleagueForm(ColleagueForm):
     def clean_email(self):
         # If two superusers add the same person, the second one finds the address taken.
         colleagues.lock_superusers()
+        lock_address(self.cleaned_data["email"])
         return validate_free_address(self.cleaned_data["email"])
 
     def save(self, commit=True):
