@@ -21,6 +21,7 @@ from verification.backoffice.widgets import json_block, link, link_by_id, table
 from verification.checks.packages import packages_of
 from verification.reports.request import catalogue
 from workspaces.ledger import InsufficientBalance, accounts_of
+from workspaces.members import WorkspaceSuspended
 
 MAX_ROWS = 50
 CONFIRM = "admin/confirm_rules.html"
@@ -190,6 +191,9 @@ class RuleAdmin(ReadOnlyAdmin):
                     self._show_outcome(request, rule, "resumed", done=done)
             except (NotResumable, InsufficientBalance) as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
+            except WorkspaceSuspended:
+                why = f"{rule.pk}: The workspace is suspended."
+                self.message_user(request, why, messages.ERROR)
         return None
 
     @admin.action(description="Run now", permissions=["act"])

@@ -201,9 +201,10 @@ def resume_for_client(
 def resume_for_staff(rule_id: UUID) -> bool:
     """Resume a rule; return False if it was not paused.
 
-    Raises InsufficientBalance, or NotResumable if a consent is needed, which staff
-    cannot give.
+    Raises InsufficientBalance, WorkspaceSuspended, or NotResumable if a consent is
+    needed, which staff cannot give.
     """
+    lock_active_workspace(Rule.objects.get(pk=rule_id).workspace_id)
     rule = locked_rules().get(pk=rule_id)
     if rule.is_active:
         return False

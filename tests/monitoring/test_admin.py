@@ -210,6 +210,16 @@ def test_staff_cannot_resume_a_rule_without_consent(api: Api, staff):
     assert not rule.is_active
 
 
+def test_staff_cannot_resume_a_rule_of_a_suspended_workspace(api: Api, staff):
+    rule = store_rule(api)
+    Rule.objects.update(status="PAUSED", pause_reason="BY_STAFF", paused_at=START)
+    api.workspace.suspend("Closed")
+
+    assert "is suspended" in run_action(staff, "resume", rule, confirmed="yes")[0]
+    rule.refresh_from_db()
+    assert not rule.is_active
+
+
 def test_staff_without_change_permission_have_no_actions(api: Api, staff):
     rule = store_rule(api)
     User.objects.get(username="grace").user_permissions.set(

@@ -77,7 +77,11 @@ from verification.reports.request import (
 from verification.values.clock import now
 from verification.web.pages import REQUIRED_ERROR, read_id
 from workspaces.ledger import InsufficientBalance
-from workspaces.members import Permission, require_present
+from workspaces.members import (
+    Permission,
+    lock_active_workspace,
+    require_present,
+)
 
 RUNS_SHOWN = 5
 # The fingerprint of a rule's Idempotency-Key begins with this.
@@ -415,6 +419,7 @@ def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpRespo
         shown = place.request.POST.get("price")
         if rule.next_run_at <= now() and shown != _price_text(place, rule):
             raise orders.QuoteChanged
+        lock_active_workspace(place.workspace.pk)
         was_active = lock_rule(place.client, rule.pk).is_active
         found = resume_for_client(place.client, rule.pk, consent, catalogue())
         if not was_active:
