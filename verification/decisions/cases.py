@@ -69,7 +69,7 @@ class CaseObstacle(StrEnum):
     TAKEN = "Somebody took the case, or gave it back, meanwhile."
     HOLDS_MORE = "The member has got a case meanwhile."
     CLOSED = "The report does not wait for a decision any more."
-    TOO_MANY = "The report has MAX_NOTES notes."
+    TOO_MANY = f"The report has {MAX_NOTES} notes, and takes no more."
 
 
 class CaseRefused(DecisionRefused):

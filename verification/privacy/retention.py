@@ -8,7 +8,8 @@ paused for the same time are deleted, because they hold a subject's details too.
 
 A run claims reports and rules, writes their ids to the journal, and erases them. The
 claim is final: later holds and corrections are refused, so that the journal names
-exactly the erased reports. The next job finishes a run that a crash has stopped.
+the erased reports. It names drafts, too, that a client changed after the claim: these
+stay. The next job finishes a run that a crash has stopped.
 """
 
 from __future__ import annotations
