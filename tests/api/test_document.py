@@ -78,6 +78,19 @@ def test_every_operation_can_be_found_and_named():
     assert [server["url"] for server in document()["servers"]] == ["/"]
 
 
+def test_every_list_takes_a_page_and_its_size():
+    pages = {name for name, schema in SCHEMAS.items() if "totalPages" in str(schema)}
+    lists = 0
+    for each in OPERATIONS:
+        schema = each["responses"].get("200", {}).get("content", {})
+        schema = schema.get("application/json", {}).get("schema", {})
+        if schema.get("$ref", "").rpartition("/")[2] in pages:
+            named = {parameter["name"] for parameter in each["parameters"]}
+            assert named >= {"page", "size"}, each["operationId"]
+            lists += 1
+    assert lists == len(pages)
+
+
 def test_every_component_is_used_and_named_for_readers():
     named = set(re.findall(r"#/components/(\w+)/([\w.-]+)", json.dumps(document())))
 

@@ -250,6 +250,19 @@ def test_concurrent_setups_create_each_check_once() -> None:
     assert CheckDefinition.objects.count() == len(TABLE)
 
 
+@pytest.mark.parametrize("path", ["/checks/definitions", "/sandbox/subjects"])
+def test_short_list_is_read_in_pages(api: Api, path: str) -> None:
+    whole = api.get(path).json()
+    assert whole["totalElements"] == len(whole["content"]) < whole["size"] == 20
+
+    page = api.get(path, page=1, size=3).json()
+
+    assert page["content"] == whole["content"][3:6]
+    assert (page["totalPages"], page["first"], page["last"]) == (4, False, False)
+    assert api.get(path, page=9).json()["content"] == []
+    assert api.get(path, size=201).json()["errors"][0]["code"] == "out-of-range"
+
+
 def test_catalogue_offers_the_postal_address_a_route_needs(api: Api) -> None:
     answer = api.get("/checks/definitions/BUSINESS_VERIFICATION").json()
     keys = {each["key"]: each["required"] for each in answer["requiredInputs"]}

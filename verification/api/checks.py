@@ -10,6 +10,7 @@ from django.http import Http404
 from pydantic import ConfigDict
 from rest_framework.request import Request
 
+from verification.api.content import PageQuery, PageSize
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
 from verification.checks.catalogue import CheckName
 from verification.checks.models import CheckDefinition, CheckPackage
@@ -97,6 +98,15 @@ class RecipientBody(Shape):
 class CheckDefinitionQuery(Shape):
     country: formats.Country = HOME_COUNTRY
     """The subject's country, on which `available` and `availability` depend."""
+
+
+class CheckListQuery(CheckDefinitionQuery, PageQuery):
+    pass
+
+
+class PackageQuery(CheckDefinitionQuery, PageQuery):
+    size: PageSize = 200
+    """The most items on a page."""
 
 
 def unavailable_reason(
@@ -217,13 +227,13 @@ class PackageBody(Shape):
 
 
 class CheckDefinitionPage(PageEnvelope):
-    """All checks on offer, on one page."""
+    """One page of the checks on offer."""
 
     content: list[CheckDefinitionBody]
 
 
 class PackagePage(PageEnvelope):
-    """All packages on offer, on one page."""
+    """One page of the packages on offer."""
 
     content: list[PackageBody]
 
@@ -239,7 +249,7 @@ class CheckDefinitionViewSet(OperationViewSet):
         "listCheckDefinitions",
         "List the checks on offer",
         scope=None,
-        query=CheckDefinitionQuery,
+        query=CheckListQuery,
         answer=CheckDefinitionPage,
     )
     def list(self, request: Request) -> PageEnvelope:
@@ -273,7 +283,7 @@ class PackageViewSet(OperationViewSet):
         "listPackages",
         "List the packages on offer",
         scope=None,
-        query=CheckDefinitionQuery,
+        query=PackageQuery,
         answer=PackagePage,
     )
     def list(self, request: Request) -> PageEnvelope:

@@ -85,7 +85,6 @@ def operation(
 
 class PageEnvelope(Shape):
     page: int
-    """Zero-based."""
     size: int
     total_elements: int
     total_pages: int
@@ -189,14 +188,13 @@ class OperationViewSet(GenericViewSet):
     ) -> PageEnvelope:
         """Return the requested page in the envelope that the operation declares.
 
-        Without a total the content is the whole list, on one page. `more` are members
-        that only this envelope has.
+        Without a total the content is the whole list. `more` are members that only this
+        envelope has.
         """
-        page, size = 0, max(1, len(content))
+        page, size = self.query.page, self.query.size
         if total is None:
             total = len(content)
-        else:
-            page, size = self.query.page, self.query.size
+            content = content[page * size :][:size]
         pages = -(-total // size)
         envelope: PageEnvelope = self.operation.answer(
             page=page,

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from verification.api.authentication import HasScope, count_request, key_of
+from verification.api.content import PageQuery
 from verification.api.me import Balance
 from verification.api.operations import (
     OperationViewSet,
@@ -96,7 +97,7 @@ class ReservedSubject(Shape):
 
 
 class ReservedSubjectPage(PageEnvelope):
-    """All reserved numbers of the sandbox, on one page."""
+    """One page of the sandbox's reserved numbers."""
 
     content: list[ReservedSubject]
 
@@ -218,6 +219,7 @@ class SandboxSettingViewSet(SandboxViewSet):
         "listSandboxSubjects",
         "List the sandbox's reserved subjects",
         scope=None,
+        query=PageQuery,
         answer=ReservedSubjectPage,
     )
     def subjects(self, request: Request) -> PageEnvelope:
