@@ -465,5 +465,4 @@ def _matching(client: Client, search: str) -> Q:
     by_name = Q(search_name__contains=name)
     if grams := terms.of_name(name):
         by_name &= Q(terms__contains=bigint_values(grams))
-    identifiers = [terms.of_number(search), terms.of_text(search.strip())]
-    return by_name | Q(terms__overlap=bigint_values(identifiers))
+    return by_name | Q(terms__overlap=bigint_values(terms.of_search(search)))

@@ -79,6 +79,7 @@ SUBJECT = {
     "fullName": "Atieno Nyambura Ochieng",
     "idNumber": "23456789",
     "email": "Atieno@example.com",
+    "phone": "+254712345678",
 }
 
 
@@ -91,6 +92,8 @@ SEARCHES = [
     "2345 6789",
     "2345-6789",
     "atieno@example.com",
+    "+254712345678",
+    "0712 345 678",
     "loan-4711",
     "  Ochieng ",
 ]
@@ -110,6 +113,7 @@ def test_rule_is_not_found_by(api: Api, wanted: Rule):
     for text in [
         "2345678",
         "atieno@example",
+        "+254712345679",
         "loan-471",
         "Kimani",
         "%",

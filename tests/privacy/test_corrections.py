@@ -73,7 +73,7 @@ from verification.privacy.retention import erase_expired_reports
 from verification.references.answers import submit
 from verification.references.models import Reference
 from verification.references.requests import ReferenceClosed
-from verification.reports.models import Report
+from verification.reports.models import Report, Subject
 from verification.reports.status import locked_reports
 from webhooks.models import Event
 
@@ -273,6 +273,19 @@ def test_rerun_asks_with_the_corrected_details(api: Api):
     assert right.finding["details"]["nameMatch"] == "MATCH"
     assert (wrong.inputs, right.inputs["idNumber"]) == (None, RIGHT)
     assert correction.report.subject["idNumber"] == MISTYPED
+
+
+def test_rerun_corrects_a_subject_with_long_names(api: Api):
+    correction = in_review(api)
+    names = {"firstName": "J" * 150, "lastName": "K" * 150}
+    long = Subject.of(person(fullName=None, country="KE", **names)["subject"])
+    report = correction.report
+    report.subject = long.members
+    report.save(update_fields=["subject"])
+
+    row = run_again(api, correction, idNumber=RIGHT)
+
+    assert row.inputs == {**long.members, "idNumber": RIGHT}
 
 
 def test_rerun_of_a_name_drops_its_old_parts_and_keeps_a_number_in_another_form(

@@ -332,6 +332,25 @@ def test_edit_of_the_payment_mode_removes_the_payer(api: Api):
     assert Payment.objects.get().payer is None
 
 
+def test_edit_to_the_same_payment_mode_keeps_the_payer(api: Api):
+    item = {**person(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
+    report = api.create(item, draft=True)
+
+    edit(api, report["id"], paymentMode="THIRD_PARTY")
+
+    assert Payment.objects.get().payer == {**PAYER, "phone": None}
+
+
+def test_edit_keeps_a_full_name_made_of_long_parts(api: Api):
+    item = person(fullName=None, firstName="J" * 150, lastName="K" * 150)
+    before = api.report(api.create(item, draft=True)["id"])
+
+    after = edit(api, before["id"], purpose="Other")
+
+    assert after["subject"] == before["subject"]
+    assert len(after["subject"]["fullName"]) == 301
+
+
 def test_payer_of_a_free_draft_stays(api: Api):
     api.create(person())
     api.work()

@@ -54,7 +54,7 @@ NOT_STARTED = "The last run could not be started; it is tried again."
 class RuleQuery(PageQuery):
     search: formats.text(200) | None = None  # type: ignore[valid-type]
     """Any part of the subject's name, or exactly its ID number, registration number,
-    e-mail, the rule's reference or the rule's id."""
+    e-mail, phone number, the rule's reference or the rule's id."""
     status: RuleStatus | None = None
     """Only rules with this status."""
 

@@ -168,8 +168,8 @@ class ReportViewSet(OperationViewSet):
         """Edit a draft. Nothing is billed and no check runs.
 
         Members that you leave out keep their value; `subject` and `checksRequested` are
-        replaced whole. An edit of subject, checks or purpose voids the subject's
-        consent.
+        replaced whole. An edit of subject, checks, purpose or `paymentMode` voids the
+        subject's consent.
         """
         edit_draft(self.client, reportId, self.body)
         return _report_body(self.client, reportId)

@@ -75,6 +75,7 @@ from verification.reports.request import (
     InvalidRequest,
     Order,
     RuleContext,
+    as_sent,
     catalogue,
     no_consent_reason,
     no_source_reason,
@@ -464,7 +465,7 @@ def _corrected_subject(
     report: Report, definition: CheckDefinition, changed: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the subject with these details. Raises InvalidRequest."""
-    members: dict[str, Any] = {**(report.subject or {}), **changed}
+    members = {**as_sent(report.subject or {}), **changed}
     if "fullName" in changed:
         # The parts of the old name are wrong as well.
         members = {k: v for k, v in members.items() if k not in NAME_PARTS}

@@ -57,6 +57,7 @@ from verification.reports.request import (
     InvalidRequest,
     Order,
     RuleContext,
+    as_sent,
     catalogue,
     named_packages,
     named_return_hosts,
@@ -117,13 +118,13 @@ def _merge_edit(
 ) -> Order:
     """Return the edited draft's order, or raise InvalidRequest with all its faults."""
     known = {fault.path for fault in faults}
-    item = {**as_item(report), **body}
+    item = {**as_item(report), "subject": as_sent(report.subject or {}), **body}
     is_package_kept = (
         report.package and not {"checksRequested", "package"} & body.keys()
     )
     if "package" in body and "checksRequested" not in body:
         del item["checksRequested"]
-    if "paymentMode" in body and "payer" not in body:
+    if item["paymentMode"] != report.payment_mode and "payer" not in body:
         item.pop("payer", None)
     packages = named_packages(client.workspace.pk, [item])
     hosts = named_return_hosts(client.workspace.pk, [item])

@@ -90,6 +90,15 @@ class Terms:
         """Return the term of a phone number in E.164."""
         return self._hash(f"phone:{text}")
 
+    def of_search(self, text: str) -> list[int]:
+        """Return the terms of the identifiers that somebody may search for by this."""
+        phone = typed_phone(text)
+        return [
+            self.of_number(text),
+            self.of_text(text.strip()),
+            *([self.of_phone(phone)] if phone else []),
+        ]
+
     def _of_gram(self, gram: str) -> int:
         term = self._grams.get(gram)
         if term is None:
@@ -127,10 +136,8 @@ def search_condition(
     terms = Terms(workspace_id, environment)
     name = fold_name(text)
     matches = Q(search_name__contains=name)
-    identifiers = [terms.of_number(text), terms.of_text(text.strip())]
-    if phone := typed_phone(text):
-        identifiers.append(terms.of_phone(phone))
-    entries = SearchEntry.objects.filter(terms__overlap=bigint_values(identifiers))
+    identifiers = bigint_values(terms.of_search(text))
+    entries = SearchEntry.objects.filter(terms__overlap=identifiers)
     numbered = find_reports_by_number(text)
     identified = _ids_if_few(entries)
     if identified is None:

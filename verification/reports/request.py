@@ -306,6 +306,15 @@ class Order:
         return bool(is_attested) and self.monitoring_id is None
 
 
+def as_sent(subject: Json) -> dict[str, Any]:
+    """Return a stored subject as a request can have it.
+
+    A full name that was made of its parts may be too long for one.
+    """
+    is_made = len(subject.get("fullName", "")) > TEXT_LIMIT
+    return {k: v for k, v in subject.items() if not (is_made and k == "fullName")}
+
+
 def catalogue() -> Catalogue:
     """Return the check definitions by name, cached until one of them changes.
 
