@@ -144,12 +144,23 @@ def test_answer_without_the_order_is_asked_for_again(call):
     assert len({each.headers["idempotency-key"] for each in server.received}) == 1
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer({"id": "1"}, cut_at=5),
+        problem("internal-error", 500),
+        problem("unavailable", 503),
+        Answer("<h1>Gateway</h1>", 502),
+        Answer("<h1>Gateway</h1>", 503),
+        Answer("<h1>Gateway</h1>", 504),
+    ],
+)
 def test_request_without_a_key_is_not_sent_again_when_it_may_have_happened(
-    call, package
+    call, package, answer: Answer
 ):
     with (
-        AnsweringServer(Answer(a_report(), cut_at=10)) as server,
-        pytest.raises(package.ConnectionFailed) as failed,
+        AnsweringServer(answer) as server,
+        pytest.raises((package.ConnectionFailed, package.Problem)) as failed,
     ):
         call(server.url, lambda client: client.reports.launch("1"))
 
@@ -157,13 +168,26 @@ def test_request_without_a_key_is_not_sent_again_when_it_may_have_happened(
     assert len(server.received) == 1
 
 
-def test_launch_is_sent_again_when_nothing_has_happened(call):
-    busy = problem("unavailable", 503)
-    with AnsweringServer(busy, Answer(a_report())) as server:
+@pytest.mark.parametrize("code", ["overloaded", "rate-limited"])
+def test_launch_is_sent_again_when_nothing_has_happened(call, package, code: str):
+    busy = problem(code, 503 if code == "overloaded" else 429)
+    with AnsweringServer(busy, Answer(a_report()), busy) as server:
         report = call(server.url, lambda client: client.reports.launch("a/b"))
+        with pytest.raises(package.Problem) as refused:
+            call(server.url, lambda client: client.reports.launch("1"), max_retries=0)
 
     assert report.status == "READY"
-    assert [each.path for each in server.received] == [PATH + "/a%2Fb/launch"] * 2
+    assert [each.path for each in server.received[:2]] == [PATH + "/a%2Fb/launch"] * 2
+    assert not refused.value.may_have_happened
+
+
+def test_refused_retry_says_that_an_earlier_attempt_may_have_happened(call, package):
+    answers = [problem("unavailable", 503), problem("rate-limited", 429)]
+    with AnsweringServer(*answers) as server, pytest.raises(package.Problem) as refused:
+        call(server.url, lambda client: client.reports.create(ORDER), max_retries=1)
+
+    assert refused.value.status == 429
+    assert refused.value.may_have_happened
 
 
 def test_retry_after_is_waited_for_unless_it_is_long(call, package):

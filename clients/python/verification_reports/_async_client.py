@@ -162,11 +162,14 @@ class AsyncClient(AsyncApis):
     async def send(self, request: Request[T]) -> T:
         """Send one request of an operation, again as long as that helps and is safe."""
         arguments = self.settings.arguments(request)
-        attempt = 0
+        attempt, may_have_happened = 0, False
         while True:
             try:
                 return request.read(await self._answer(arguments))
             except (ConnectionFailed, Problem) as failure:
+                # An earlier attempt counts, too.
+                failure.may_have_happened |= may_have_happened
+                may_have_happened = failure.may_have_happened
                 seconds = request.pause(failure, attempt)
                 if seconds is None or attempt >= self._max_retries:
                     raise

@@ -16,10 +16,8 @@ from .types import Unset
 
 T = TypeVar("T")
 Part = TypeVar("Part")
-# Refusals that end by themselves. After the first the service has done nothing. After
-# the second, which a proxy sends, it may have carried out the request.
-UNDONE = {429, 503}
-PERHAPS_DONE = {502, 504}
+# Refusals that end by themselves
+PASSING = {429, 502, 503, 504}
 UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 LONGEST_WAIT = 60.0
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -64,16 +62,13 @@ class Request(Generic[T]):
     def pause(self, failure: ConnectionFailed | Problem, attempt: int) -> float | None:
         """Return the seconds until the next attempt, or None if there must be none."""
         repeatable = IDEMPOTENCY_KEY in self.headers or self.method in IDEMPOTENT
+        again = repeatable or not failure.may_have_happened
         wait = 0.0
-        if isinstance(failure, ConnectionFailed):
-            again = repeatable or not failure.may_have_happened
-        else:
+        if isinstance(failure, Problem):
             wait = failure.retry_after or 0.0
-            passes = failure.status in UNDONE or (
-                repeatable and failure.status in PERHAPS_DONE
-            )
             # With this code the service is still carrying out the first attempt.
-            again = passes or failure.code == "idempotency-in-progress"
+            running = failure.code == "idempotency-in-progress"
+            again = again and (running or failure.status in PASSING)
         if wait > LONGEST_WAIT or not again:
             return None
         return wait + random.uniform(0, min(0.5 * 2**attempt, 8.0))  # noqa: S311

@@ -37,7 +37,8 @@ class Problem(VerificationError):
     """The service refused a request: a problem as in RFC 9457.
 
     Branch on `code` and `status`. `type` leads to a page that explains the problem.
-    `retry_after` is in seconds, and None if the service named none.
+    `retry_after` is in seconds, and None if the service named none. `may_have_happened`
+    is true if the service may have carried out the request nevertheless.
     """
 
     def __init__(
@@ -51,6 +52,11 @@ class Problem(VerificationError):
         self.detail = str(body.get("detail", ""))
         self.code = str(body.get("code", ""))
         self.request_id = str(body.get("requestId", ""))
+        # An overloaded service has not begun. A proxy, or a service that lost its
+        # database, does not know how far the request went.
+        self.may_have_happened = (
+            status >= 500 and self.code != "overloaded"
+        ) or self.code == "idempotency-in-progress"
         errors = body.get("errors")
         self.faults = [
             Fault(

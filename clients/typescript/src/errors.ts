@@ -29,6 +29,7 @@ export interface Fault {
  * The service refused a request: a problem as in RFC 9457.
  *
  * Branch on `code` and `status`. `type` leads to a page that explains the problem.
+ * `mayHaveHappened` is true if the service may have carried out the request nevertheless.
  */
 export class ProblemError extends VerificationError {
   readonly type: string;
@@ -36,6 +37,7 @@ export class ProblemError extends VerificationError {
   readonly detail: string;
   readonly code: string;
   readonly requestId: string;
+  readonly mayHaveHappened: boolean;
   readonly faults: readonly Fault[];
 
   constructor(
@@ -54,6 +56,9 @@ export class ProblemError extends VerificationError {
     this.detail = text('detail');
     this.code = code;
     this.requestId = text('requestId');
+    // An overloaded service has not begun. A proxy, or a service that lost its database, does not
+    // know how far the request went.
+    this.mayHaveHappened = (status >= 500 && code !== 'overloaded') || code === 'idempotency-in-progress';
     this.faults = (Array.isArray(body['errors']) ? body['errors'] : []).map((error) => ({
       place: String(error?.pointer ?? error?.parameter ?? error?.header ?? ''),
       code: String(error?.code ?? ''),

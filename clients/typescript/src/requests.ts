@@ -15,10 +15,8 @@ export interface OrderOptions extends RequestOptions {
   idempotencyKey?: string;
 }
 
-// Refusals that pass by themselves. The service has done nothing on 429 and 503; behind a 502
-// and a 504 of a proxy it may have.
+// Refusals that pass by themselves
 const PASSING = new Set([429, 502, 503, 504]);
-const UNDONE = new Set([429, 503]);
 const UNSENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
 // Answers of which this package reads members, and whether these are there
 const READ: [RegExp, (answer: Record<string, unknown>) => boolean][] = [
@@ -65,9 +63,13 @@ export function retrying(
 ): (request: Request) => Promise<Response> {
   return async (request) => {
     const isRepeatable = ['GET', 'PUT', 'DELETE'].includes(request.method) || request.headers.has(KEY);
+    let mayHaveHappened = false;
     for (let attempt = 0; ; attempt += 1) {
       const result = await attemptOnce(fetch, request, timeoutSeconds);
       if (result instanceof Response) return result;
+      // An earlier attempt counts, too.
+      mayHaveHappened ||= result.mayHaveHappened;
+      Object.assign(result, { mayHaveHappened });
       const wait = (result instanceof ProblemError && result.retryAfter) || 0;
       if (attempt >= maxRetries || wait > LONGEST_WAIT || !mayRepeat(result, isRepeatable)) throw result;
       const jitter = Math.random() * Math.min(0.5 * 2 ** attempt, 8);
@@ -77,10 +79,9 @@ export function retrying(
 }
 
 function mayRepeat(failure: ProblemError | ConnectionError, isRepeatable: boolean): boolean {
-  if (failure instanceof ConnectionError) return isRepeatable || !failure.mayHaveHappened;
-  // The first attempt is still at work.
-  if (failure.code === 'idempotency-in-progress') return true;
-  return PASSING.has(failure.status) && (isRepeatable || UNDONE.has(failure.status));
+  if (failure.mayHaveHappened && !isRepeatable) return false;
+  // With this code the first attempt is still at work.
+  return failure instanceof ConnectionError || failure.code === 'idempotency-in-progress' || PASSING.has(failure.status);
 }
 
 /** Returns the answer once it is there as a whole, or why there is none. */

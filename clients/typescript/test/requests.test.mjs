@@ -80,21 +80,37 @@ test('order takes a key of the program', async (t) => {
   assert.equal(server.received[0].headers['idempotency-key'], 'loan-1');
 });
 
-test('launch is not repeated if it may have happened', async (t) => {
-  const server = await answering(t, { status: 200, body: { id: 'r1' }, cutAt: 5 });
+for (const [title, answer, kind] of [
+  ['an answer that is cut off', { status: 200, body: { id: 'r1' }, cutAt: 5 }, ConnectionError],
+  ['500', problem(500, 'internal-error'), ProblemError],
+  ['503', problem(503, 'unavailable'), ProblemError],
+  ...[502, 503, 504].map((status) => [`${status} of a proxy`, { status, body: '<html>' }, ProblemError]),
+]) {
+  test(`launch is not repeated after ${title}, as it may have happened`, async (t) => {
+    const server = await answering(t, answer);
 
-  const error = await connect(server).reports.launch('r1').catch((e) => e);
+    const error = await connect(server).reports.launch('r1').catch((e) => e);
 
-  assert.ok(error instanceof ConnectionError);
-  assert.equal(error.name, 'ConnectionError');
-  assert.equal(error.mayHaveHappened, true);
-  assert.equal(server.received.length, 1);
-});
+    assert.ok(error instanceof kind);
+    assert.equal(error.name, kind.name);
+    assert.equal(error.mayHaveHappened, true);
+    assert.equal(server.received.length, 1);
+  });
+}
 
-test('launch is repeated if the service has done nothing', async (t) => {
-  const server = await answering(t, problem(503, 'overloaded'), { body: { id: 'r1' } });
+for (const refusal of [problem(503, 'overloaded'), problem(429, 'rate-limited')]) {
+  test(`launch is repeated after ${refusal.body.code}, as the service has done nothing`, async (t) => {
+    const server = await answering(t, refusal, { body: { id: 'r1' } }, refusal);
 
-  assert.equal((await connect(server).reports.launch('r1')).id, 'r1');
+    assert.equal((await connect(server).reports.launch('r1')).id, 'r1');
+    await assert.rejects(connect(server, { maxRetries: 0 }).reports.launch('r1'), { mayHaveHappened: false });
+  });
+}
+
+test('refused retry says that an earlier attempt may have happened', async (t) => {
+  const server = await answering(t, problem(503, 'unavailable'), problem(429, 'rate-limited'));
+
+  await assert.rejects(connect(server, { maxRetries: 1 }).reports.create(ORDER), { status: 429, mayHaveHappened: true });
 });
 
 test('Retry-After is waited for, and not if it is long', async (t) => {
