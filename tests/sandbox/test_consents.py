@@ -77,6 +77,16 @@ def test_action_that_the_state_does_not_take_changes_nothing(api: Api, asked: st
     assert count_rows() == before
 
 
+def test_name_with_hidden_letters_cannot_be_signed_for_its_subject(api: Api):
+    hidden = person(fullName="Jane D*e")["subject"]
+    report = api.create({**person(), "subject": hidden, "consent": HOSTED})["id"]
+
+    answer = api.post(f"/sandbox/reports/{report}/consent", {"action": "grant"})
+
+    assert answer.status_code == 409
+    assert answer.json()["possible"] == ["decline", "expire"]
+
+
 def test_granted_draft_has_the_price_of_its_launch(api: Api):
     draft = api.create({**person(), "consent": HOSTED}, draft=True)["id"]
     CheckDefinition.objects.filter(name="IDENTITY").update(price=60)

@@ -208,6 +208,16 @@ def test_many_requests_at_once_create_one_configuration(transactional_db, api: A
 
 
 @pytest.mark.django_db(transaction=True)
+def test_configuration_removed_meanwhile_is_not_found(transactional_db, api: Api):
+    configure_receiver(api.workspace)
+
+    with uncommitted(lambda: remove(api.workspace.pk, "sandbox")):
+        again = start_and_block(lambda: api.delete("/webhooks/config"))
+
+    assert again.result().status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
 def test_event_is_recorded_during_a_removal(transactional_db, api: Api):
     configure_receiver(api.workspace)
 

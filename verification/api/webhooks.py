@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 from uuid import UUID
 
 from django.conf import settings
+from django.http import Http404
 from pydantic import AfterValidator, BeforeValidator, StrictBool, WithJsonSchema
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -19,7 +20,7 @@ from verification.outbound.targets import Blocked, check_url
 from verification.reports.request import MAX_FAULTS, RequestShape
 from verification.values import formats
 from verification.values.shapes import Shape, Timestamp, enumeration
-from webhooks.configuration import configure, remove
+from webhooks.configuration import NotConfigured, configure, remove
 from webhooks.models import (
     Attempt,
     Configuration,
@@ -288,8 +289,10 @@ class WebhookConfigurationViewSet(OperationViewSet):
     )
     def destroy(self, request: Request) -> None:
         """Delete the configuration. Events that still waited for it fail."""
-        _get_configuration(self.client)
-        remove(*self.client.where)
+        try:
+            remove(*self.client.where)
+        except NotConfigured:
+            raise Http404 from None
 
 
 class DeliveryViewSet(OperationViewSet):

@@ -14,7 +14,12 @@ from django.db import transaction
 from verification.consents.links import consent_links
 from verification.consents.models import Consent, ConsentStatus, is_under_age
 from verification.consents.notices import notice_for
-from verification.consents.subject_decisions import Evidence, decline, grant
+from verification.consents.subject_decisions import (
+    Evidence,
+    decline,
+    grant,
+    is_signature,
+)
 from verification.consents.subject_messages import link_channels
 from verification.privacy.withdrawals import lock_in_order, withdraw
 from verification.reports.models import Report, ReportStatus, SubjectType
@@ -88,8 +93,15 @@ def _possible_actions(report: Report, consent: Consent | None) -> list[ConsentAc
     )
     if not is_open:
         return []
-    may_grant = not is_under_age(report.subject, at)
+    # With letters that a star hides, only the subject can sign.
+    may_grant = is_signature(report, _signatory(report))
+    may_grant &= not is_under_age(report.subject, at)
     return [*([A.GRANT] if may_grant else []), A.DECLINE, A.EXPIRE]
+
+
+def _signatory(report: Report) -> str:
+    is_company = report.subject_type == SubjectType.COMPANY
+    return SIGNATORY if is_company else report.subject_name
 
 
 def _evidence(consent: Consent) -> Evidence:
@@ -111,7 +123,7 @@ def _signature(consent: Consent) -> Evidence:
         language=notice.language,
         sources=notice.sources,
         automated=notice.automated,
-        typed_name=SIGNATORY if is_company else report.subject_name,
+        typed_name=_signatory(report),
         position=SIGNATORY if is_company else "",
         confirmed_by=CONFIRMED_BY_SANDBOX,
         link_sent_to=link_channels(consent),
