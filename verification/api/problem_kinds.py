@@ -171,10 +171,11 @@ _PROBLEM_KINDS = [
         "report-not-decidable",
         409,
         "Nobody can decide about the report now",
-        "The report has not ended, was cancelled, none of its checks was run, or its "
-        "subject objected to further use.",
+        "The report has not ended, was cancelled, none of its checks was run, its "
+        "subject objected to further use, or it has 100 decisions.",
         "Read the report, and decide when its status is READY, FAILED, or PARTIAL with "
-        "completedAt, and a check has completed or failed.",
+        "completedAt, and a check has completed or failed. After 100 decisions members "
+        "decide in the console.",
     ),
     ProblemKind(
         "decision-conflict",
@@ -197,7 +198,8 @@ _PROBLEM_KINDS = [
         "subject-link-not-sendable",
         409,
         "The subject can get no link to their data",
-        "The subject has no address, has not answered yet, or was erased.",
+        "The subject is a company, has no address, has not answered yet, was erased, "
+        "or says that they are another person.",
         "Read the detail. Tell a person without an address how to reach the operator.",
     ),
     ProblemKind(
