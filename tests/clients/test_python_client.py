@@ -371,6 +371,24 @@ def test_events_are_followed_from_page_to_page(call, package):
     assert stored == ["after-b", "after-none"]
 
 
+@pytest.mark.parametrize("cursor", [None, "start"])
+def test_follower_without_a_cursor_sends_since_with_each_page(call, cursor):
+    since = datetime(2026, 1, 31, tzinfo=UTC)
+    page = example("get", "/api/v1/events", "200")
+    empty = Answer(page | {"content": [], "nextCursor": "middle", "hasMore": True})
+    with AnsweringServer(empty, Answer(page)) as server:
+        call(
+            server.url,
+            lambda client: client.events.follow(cursor=cursor, since=since),
+            limit=1,
+        )
+
+    first, second = (each.path for each in server.received)
+    assert ("since=2026-01-31" in first) == (cursor is None)
+    assert "cursor=middle" in second
+    assert ("since=2026-01-31" in second) == (cursor is None)
+
+
 @pytest.mark.parametrize("status", ["READY", "FAILED", "CANCELLED", "PARTIAL"])
 def test_wait_ends_with_every_end_of_a_report(call, status: str):
     with AnsweringServer(Answer(a_report(status=status))) as server:

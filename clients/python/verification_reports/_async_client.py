@@ -99,10 +99,12 @@ class AsyncEvents(AsyncEventsApi):
         client calls it with the cursor after each page, also after an empty one.
         """
         names = ",".join(types) or UNSET
+        # A cursor does not hold `since`, so each page needs it.
+        start = UNSET if cursor or since is None else since
         while True:
             page = await self.list(
                 cursor=cursor or UNSET,
-                since=UNSET if cursor or since is None else since,
+                since=start,
                 types=names,
             )
             for place, event in enumerate(page.content, start=1):

@@ -93,10 +93,13 @@ export class Events extends EventsApi {
     intervalSeconds = 2,
     ...options
   }: FollowOptions = {}): AsyncGenerator<FollowedEvent, never> {
-    const filter = types.length ? { types: types.join(',') } : {};
+    const filter = {
+      ...(types.length && { types: types.join(',') }),
+      // A cursor does not hold `since`, so each page needs it.
+      ...(!cursor && since && { since: since.toISOString() }),
+    };
     for (;;) {
-      const start = cursor ? { cursor } : since ? { since: since.toISOString() } : {};
-      const page = await this.list({ size: 200, ...filter, ...start }, options);
+      const page = await this.list({ size: 200, ...filter, ...(cursor && { cursor }) }, options);
       for (const [place, event] of page.content.entries()) {
         yield { ...event, cursor: place === page.content.length - 1 ? page.nextCursor : cursor };
       }
@@ -112,7 +115,7 @@ export interface ClientOptions {
   apiKey?: string;
   /** The address of the installation, without a path. Without it: `VERIFICATION_BASE_URL`. */
   baseUrl?: string;
-  /** For one attempt. */
+  /** For one attempt: until its answer begins, and between two pieces of the answer. */
   timeoutSeconds?: number;
   maxRetries?: number;
   /** Your own, if you need proxies or certificates of your own. */

@@ -77,6 +77,7 @@ test('follower goes from page to page, and tells where to go on', async (t) => {
     problem(503, 'unavailable'),
     { body: {} },
     page(['c'], 'c4', false),
+    page(['d'], 'c5', false),
   );
   const client = new Client({ apiKey: 'vrf_test_a', baseUrl: server.url });
 
@@ -95,7 +96,14 @@ test('follower goes from page to page, and tells where to go on', async (t) => {
   assert.deepEqual(found, [['a', undefined], ['b', 'c1'], ['c', 'c4']]);
   assert.deepEqual(stored, ['c1', 'c2', 'c3']);
   const query = server.received.map(({ url }) => Object.fromEntries(new URL(url, server.url).searchParams));
-  const types = { size: '200', types: 'report.ready,report.failed' };
-  assert.deepEqual(query[0], { ...types, since: '2026-01-01T00:00:00.000Z' });
-  assert.deepEqual(query.slice(1), ['c1', 'c2', 'c3', 'c3', 'c3'].map((cursor) => ({ ...types, cursor })));
+  const filter = { size: '200', types: 'report.ready,report.failed', since: '2026-01-01T00:00:00.000Z' };
+  assert.deepEqual(query[0], filter);
+  assert.deepEqual(query.slice(1), ['c1', 'c2', 'c3', 'c3', 'c3'].map((cursor) => ({ ...filter, cursor })));
+
+  for await (const event of client.events.follow({ ...options, cursor: 'mine' })) {
+    assert.equal(event.id, 'd');
+    break;
+  }
+  assert.match(server.received.at(-1).url, /cursor=mine/);
+  assert.doesNotMatch(server.received.at(-1).url, /since/);
 });

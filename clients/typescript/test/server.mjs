@@ -1,10 +1,11 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
  * Starts a server that gives these answers, the last one again and again. An answer has status,
  * headers, body; `cutAt` closes the connection after so many bytes, `stallsAt` sends no more than
- * these, `silent` never answers.
+ * these, `silent` never answers, `slow` pauses for this many milliseconds after each byte.
  */
 export async function answering(t, ...answers) {
   const received = [];
@@ -20,7 +21,13 @@ export async function answering(t, ...answers) {
       'Content-Length': Buffer.byteLength(text),
       ...answer.headers,
     });
-    if (answer.stallsAt !== undefined) response.write(text.slice(0, answer.stallsAt));
+    if (answer.slow) {
+      for (const byte of Buffer.from(text)) {
+        response.write(Buffer.of(byte));
+        await sleep(answer.slow);
+      }
+      response.end();
+    } else if (answer.stallsAt !== undefined) response.write(text.slice(0, answer.stallsAt));
     else if (answer.cutAt === undefined) response.end(text);
     else response.write(text.slice(0, answer.cutAt), () => request.socket.destroy());
   });
