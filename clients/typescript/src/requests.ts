@@ -90,21 +90,31 @@ async function attemptOnce(
   request: Request,
   timeoutSeconds: number,
 ): Promise<Response | ProblemError | ConnectionError> {
-  const signal = AbortSignal.any([request.signal, AbortSignal.timeout(timeoutSeconds * 1000)]);
+  // A large answer may take longer, as long as its pieces arrive.
+  const silence = new AbortController();
+  const timer = setTimeout(() => silence.abort(new Error(`no data for ${timeoutSeconds} seconds`)), timeoutSeconds * 1000);
+  const signal = AbortSignal.any([request.signal, silence.signal]);
   let response: Response;
   let content: ArrayBuffer;
   try {
     // Node's `fetch` forgets the signal if the garbage is collected meanwhile.
     const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
     response = await Promise.race([fetch(new Request(request.clone(), { signal })), aborted]);
+    timer.refresh();
     const parts: Uint8Array[] = [];
-    await response.body?.pipeTo(new WritableStream({ write: (part) => void parts.push(part) }), { signal });
+    const write = (part: Uint8Array) => {
+      timer.refresh();
+      parts.push(part);
+    };
+    await response.body?.pipeTo(new WritableStream({ write }), { signal });
     content = await new Blob(parts as BlobPart[]).arrayBuffer();
   } catch (error) {
     request.signal.throwIfAborted();
     const cause = (error as Error).cause as { code?: string; message?: string } | undefined;
     const message = `${request.method} ${request.url}: ${cause?.message || (error as Error).message}`;
     return new ConnectionError(message, !UNSENT.has(cause?.code ?? ''), error);
+  } finally {
+    clearTimeout(timer);
   }
   if (!response.ok) return new ProblemError(response.status, problemOf(response, content), retryAfter(response));
   const { status, statusText, headers } = response;

@@ -72,6 +72,15 @@ for (const [title, answer] of [
   });
 }
 
+test('answer may take longer than the timeout while its pieces arrive', async (t) => {
+  const lines = { body: '{"id":1}\n', headers: { 'Content-Type': 'application/jsonl' }, slow: 200 };
+  const server = await answering(t, lines);
+
+  const exported = connect(server, { timeoutSeconds: 1.5, maxRetries: 0 }).exports.reports({ from: '2026-01-01', to: '2026-01-31' });
+
+  assert.equal(await exported, lines.body);
+});
+
 test('order takes a key of the program', async (t) => {
   const server = await answering(t, CREATED);
 
