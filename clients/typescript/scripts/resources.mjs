@@ -68,7 +68,7 @@ function method(tag, { operationId: id, summary, description, parameters = [], r
   if (query.some((each) => each.name === 'page')) {
     text.push(
       '',
-      `  /** ${summary}: all of them, page after page. */`,
+      `  /**\n   * ${summary}: all of them, page after page.\n   *\n   * If you change them so that they leave the filter, collect them first.\n   */`,
       `  ${name.replace('list', 'iterate')}(${[
         ...path.map((each) => `${each}: string`),
         `query: Omit<NonNullable<${data}['query']>, 'page'> = {}`,
