@@ -82,7 +82,7 @@ def test_refused_launch_is_recorded_with_its_reasons(api):
     row = recorded()[-1]
     assert (row.problem, row.reasons) == (
         "report-not-launchable",
-        ["CONSENT_OUTSTANDING"],
+        ["CONSENT_OUTSTANDING", "DRAFT"],
     )
 
 

@@ -37,6 +37,7 @@ def reasons(api: Api, report_id: str) -> list[str]:
     problem = api.refused(f"/reports/{report_id}/launch")
     assert (problem["status"], problem["code"]) == (409, "report-not-launchable")
     assert count_rows() == before
+    assert problem["reportStatus"] == api.report(report_id)["status"]
     return problem["reasons"]
 
 

@@ -7,6 +7,7 @@ def test_something(api):
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 from uuid import UUID
@@ -17,6 +18,7 @@ from django.utils.timezone import now
 from pydantic import BaseModel
 
 from verification.api.content import to_json
+from verification.api.docs import document
 from verification.api.report_shapes import CreatedReport
 from verification.api.reports import _report_body
 from verification.checks.catalogue import CATALOGUE
@@ -51,6 +53,7 @@ ATTESTED = {
 HOSTED = {"mode": "SERVICE_HOSTED"}
 # Of a draft, to be attested later
 NOT_OBTAINED = {"mode": "CUSTOMER_ATTESTED", "obtained": False}
+DOCUMENT = document()
 
 
 def person(**subject: Any) -> dict[str, Any]:
@@ -165,15 +168,33 @@ class Api:
         )
 
     def refused(self, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
-        """Return the problem that answers this POST."""
+        """Return the problem that answers this POST, which the document describes."""
         answer = self.post(path, body, **headers)
         assert answer.status_code >= 400, answer.content
         assert answer["Content-Type"] == "application/problem+json"
-        return answer.json()
+        problem: dict[str, Any] = answer.json()
+        members = DOCUMENT["components"]["schemas"]["Problem"]["properties"]
+        assert problem.keys() <= members.keys()
+        # A path without a route has no operation.
+        if problem["code"] != "not-found":
+            assert problem["code"] in _documented_codes(answer.resolver_match.route)
+        return problem
 
     def work(self) -> None:
         """Run the checks that are due, as a job would."""
         run_due_checks()
+
+
+def _documented_codes(route: str) -> set[str]:
+    """Return the codes of problems that the document names for this POST."""
+    path = "/" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", route)
+    codes: set[str] = set()
+    for answer in DOCUMENT["paths"][path]["post"]["responses"].values():
+        name = answer.get("$ref", "").rpartition("/")[2]
+        described = DOCUMENT["components"]["responses"][name] if name else answer
+        content = described.get("content", {}).get("application/problem+json", {})
+        codes |= content.get("examples", {}).keys()
+    return codes
 
 
 def _as_client_reads(shape: BaseModel) -> dict[str, Any]:

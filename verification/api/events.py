@@ -76,9 +76,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 }
 
 SIGNATURE_DESCRIPTION = (
-    "Signed as [Standard Webhooks](https://www.standardwebhooks.com/): attempts have "
-    "the same `webhook-id`, their own `webhook-timestamp`, and in `webhook-signature` "
-    "a signature for each valid secret."
+    "Signed as [Standard Webhooks](https://www.standardwebhooks.com/): all attempts "
+    "have one `webhook-id`, and a signature for each valid secret."
 )
 RECEIVER_RESPONSES = {
     "2XX": OpenApiResponse(description="Received: it is not sent again."),

@@ -269,7 +269,9 @@ def rate_limited(detail: str, seconds: int) -> Problem:
 def _not_launchable(e: NotLaunchable) -> Problem:
     remedies = [LAUNCH_REMEDIES[r] for r in e.reasons if r in LAUNCH_REMEDIES]
     detail = " ".join(filter(None, [e.consent_gap, *remedies]))
-    return Problem("report-not-launchable", detail, reasons=e.reasons)
+    return Problem(
+        "report-not-launchable", detail, reportStatus=e.status, reasons=e.reasons
+    )
 
 
 def _not_decided(e: ReportDecisionRefused) -> Problem:

@@ -257,6 +257,16 @@ PROBLEM: Schema = {
         "reportStatus": {**_TEXT, "description": "With report-not-…: its status."},
         "consentStatus": {**_TEXT, "description": "With consent-not-resendable."},
         "paymentStatus": {**_TEXT, "description": "With payment-not-resendable."},
+        "pauseReason": {**_TEXT, "description": "With rule-not-resumable."},
+        "possible": {
+            "type": "array",
+            "description": "With sandbox-action-not-possible: the possible actions.",
+            "items": _TEXT,
+        },
+        "decisionId": {
+            "anyOf": [{**_TEXT, "format": "uuid"}, {"type": "null"}],
+            "description": "With decision-conflict: the decision that came first.",
+        },
         "topUpUrl": {
             **_TEXT,
             "format": "uri",
@@ -316,7 +326,10 @@ EXAMPLE_MEMBERS: dict[str, Schema] = {
         "credit included. Top up and try again."
     },
     "insufficient-scope": {"requiredScope": "reports:create"},
-    "report-not-launchable": {"reasons": ["CONSENT_OUTSTANDING"]},
+    "report-not-launchable": {
+        "reportStatus": "DRAFT",
+        "reasons": ["CONSENT_OUTSTANDING"],
+    },
     "report-not-editable": {"reportStatus": "RUNNING"},
     "report-not-cancellable": {"reportStatus": "READY"},
     "report-not-retryable": {"reportStatus": "READY"},

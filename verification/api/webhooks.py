@@ -335,7 +335,12 @@ class DeliveryViewSet(OperationViewSet):
         "Send an event again",
         scope=Scope.WEBHOOKS_MANAGE,
         status=202,
-        problems=("webhook-not-configured", "webhook-disabled", "event-purged"),
+        problems=(
+            "webhook-not-configured",
+            "webhook-disabled",
+            "event-purged",
+            "event-restricted",
+        ),
     )
     def redeliver(self, request: Request, deliveryId: UUID) -> DeliveryBody:
         """Send an event again on a new schedule, even if it was delivered.
