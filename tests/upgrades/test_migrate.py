@@ -19,6 +19,7 @@ from tests.upgrades.migrations import take_back as take_back
 from tests.world.waiting import until
 from verification.backups.management.commands import migrate
 from verification.backups.models import Backup
+from verification.db.base import run_sql
 from verification.jobs.queue import TRY_LOCK
 
 pytestmark = [pytest.mark.usefixtures("take_back"), pytest.mark.slow]
@@ -177,6 +178,7 @@ def test_migration_tries_again_after_a_deadlock(
         with connect() as db:
             db.execute("BEGIN")
             db.execute(IN_USE)
+            db.execute("SET deadlock_timeout = '1min'")
             begun.set()
             until(lambda: is_waiting(DROPS))
             db.execute("ANALYZE backups_backup")
@@ -186,7 +188,10 @@ def test_migration_tries_again_after_a_deadlock(
     transaction = threading.Thread(target=wait_for_the_drop)
     transaction.start()
     begun.wait()
+    # PostgreSQL looks once for a deadlock. A busy machine brings it about later.
+    run_sql("SET deadlock_timeout = '5s'")
     call_command("migrate", verbosity=0)
+    run_sql("RESET deadlock_timeout")
     transaction.join()
 
     assert value(IS_VALID)
