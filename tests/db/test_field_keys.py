@@ -123,7 +123,7 @@ def test_web_server_with_other_keys_says_so_and_lets_proxies_leave_it_out(
     assert health.json()["status"] == "refuses the keys"
     assert (ready.status_code, ready.json()["database"]) == (503, "refuses the keys")
     assert page.status_code == 503
-    assert log.read_text().count("FIELD_KEYS lacks the key k1") == 1
+    assert log.read_text().count('"message":"FIELD_KEYS lacks the key k1') == 1
 
 
 @pytest.mark.slow
