@@ -79,7 +79,10 @@ def test_test_event_is_sent_and_shown(owner, api):
     assert owner.messages_after("webhooks-test") == [
         "There is no address that events are sent to."
     ]
-    configure_receiver(api.workspace)
+    configure_receiver(api.workspace, enabled=False)
+    off = ["Sending events is switched off."]
+    assert owner.messages_after("webhooks-test") == off
+    Configuration.objects.update(enabled=True)
 
     assert owner.messages_after("webhooks-test") == ["A test event is on its way."]
     delivery = Delivery.objects.get()
@@ -95,6 +98,17 @@ def test_delivery_is_sent_again(owner, api):
 
     delivery.refresh_from_db()
     assert delivery.status == "PENDING"
+
+
+def test_delivery_is_not_sent_again_while_it_is_being_sent(owner, api):
+    configure_receiver(api.workspace)
+    delivery = record_delivery(api)
+    update_delivery(delivery, leased_until=now() + timedelta(minutes=1))
+
+    said = owner.messages_after("webhooks-redeliver", delivery=delivery.pk)
+
+    assert said == ["Nothing was done: the event is being sent at this moment."]
+    assert not AuditEvent.objects.filter(action="delivery.redelivered").exists()
 
 
 def test_delivery_page_shows_its_payload_after_a_reason(owner, api):

@@ -107,10 +107,9 @@ class WebhookForm(forms.Form):
             raise forms.ValidationError(INVALID_SECRET) from None
 
 
-NOT_CONFIGURED = _("There is no address that events are sent to.")
 REFUSALS: Refusals = {
-    configuration.NotConfigured: NOT_CONFIGURED,
-    redelivery.ConfigurationDisabled: NOT_CONFIGURED,
+    configuration.NotConfigured: _("There is no address that events are sent to."),
+    redelivery.ConfigurationDisabled: _("Sending events is switched off."),
     redelivery.EventPurged: _(
         "What it said is kept no longer, so it cannot be sent again."
     ),
@@ -255,7 +254,11 @@ def redeliver(place: Place, delivery: UUID) -> HttpResponse:
     page = place.refusing(REFUSALS, "webhooks-delivery", delivery=delivery)
     with page, transaction.atomic():
         sent = redelivery.redeliver(*place.where, delivery)
-        place.record("delivery.redelivered", sent)
+        if not sent.leased_until:
+            place.record("delivery.redelivered", sent)
+    if sent.leased_until:
+        error = _("Nothing was done: the event is being sent at this moment.")
+        return place.to("webhooks-delivery", error=error, delivery=delivery)
     success = _("The event is sent again.")
     return place.to("webhooks-delivery", success=success, delivery=delivery)
 
