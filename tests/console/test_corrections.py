@@ -59,6 +59,10 @@ def test_owner_corrects_a_finding(owner: ConsoleVisitor, api: Api, correction):
 
     report = api.report(str(correction.report_id))
     assert report["corrections"][0]["status"] == "CORRECTED"
+    page = owner.page("reports-detail", report=correction.report_id)
+    price = report["paymentState"]["amount"]["amount"]
+    assert price > 0
+    assert f"KES {price:.2f}" in visible_text(page)
     actions = AuditEvent.objects.filter(action__startswith="correction.")
     done = ["taken", "rerun", "opened", "corrected"]
     assert [a.action.partition(".")[2] for a in actions.order_by("id")] == done

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, Api, person
 from tests.world.payments import candidate_item
 from tests.world.refunds import send_waiting_refunds
 from tests.world.threads import run_at_once
+from verification.payments.audit import audit_everything
 from verification.payments.checkouts import open_prompt, send_prompt
 from verification.payments.models import Checkout, OperatorAlert, Payment, Refund
 
@@ -95,6 +97,11 @@ def test_disputed_money_is_held_and_alerts_no_operator(api: Api, asked: str):
     assert (checkout.disputed, checkout.disputes.get().status) == (250, "OPEN")
     assert not OperatorAlert.objects.exists()
     assert refused(api, asked, "refund") == []
+
+    # The bank has the money of the checks that are not done.
+    api.post(f"/reports/{asked}/cancel")
+    Checkout.objects.update(accounted_at=now())
+    assert audit_everything().differences == []
 
 
 def test_prompt_on_the_phone_is_paid(api: Api, asked: str):

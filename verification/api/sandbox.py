@@ -33,6 +33,7 @@ from verification.api.report_shapes import ConsentState, CreatedReport
 from verification.api.webhooks import one_of
 from verification.checks.catalogue import CATALOGUE, CheckName
 from verification.checks.events import PaymentState
+from verification.checks.models import ordered_results
 from verification.checks.next_results import set_next_results
 from verification.payments.models import Payment
 from verification.providers.sandbox import CHECKS, OUTCOMES, list_reserved_numbers
@@ -446,7 +447,7 @@ def _report_state(client: Client, report_id: UUID) -> CreatedReport:
     rows = Report.objects.select_related("consent", "payment", "workspace")
     report = rows.get(pk=report_id, **client.lookups)
     payment: Payment | None = getattr(report, "payment", None)
-    price = present_price(client, report, report.results.all())
+    price = present_price(client, report, ordered_results(report))
     return CreatedReport(
         id=report.pk,
         status=ReportStatus(report.status),

@@ -16,7 +16,12 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.checks.events import consent_status_of
 from verification.checks.finding_words import label_of, text_of
-from verification.checks.models import NAME_PARTS, CheckResult, ResultStatus
+from verification.checks.models import (
+    NAME_PARTS,
+    CheckResult,
+    ResultStatus,
+    ordered_results,
+)
 from verification.checks.packages import package_of, packages_of
 from verification.consents.links import AccessNotSendable, send_access_link
 from verification.consents.models import reason_of
@@ -205,10 +210,13 @@ def _render_report(
     place.disclose([found.pk])
     rows = list(found.results.select_related("definition").order_by("position"))
     results = [result_context(result, found) for result in rows]
-    paid = [row for row, one in zip(rows, results, strict=True) if not one["is_unpaid"]]
     consent = getattr(found, "consent", None)
     erasure = erasure_of(found) if found.erased_at else None
-    corrections = found.corrections.select_related("request").order_by("id")
+    corrections = list(found.corrections.select_related("request").order_by("id"))
+    priced = ordered_results(found) if corrections else rows
+    states = zip(rows, results, strict=True)
+    unpaid = {row.position for row, one in states if one["is_unpaid"]}
+    paid = [row for row in priced if row.position not in unpaid]
     names = {row.name: row.definition.title for row in rows}
     timeline = timeline_of(found)
     decisions, case = decision_context(place, found, form), case_context(place, found)

@@ -267,7 +267,8 @@ CROSS JOIN LATERAL (
     FROM checks_checkresult WHERE report_id = p.id
 ) r
 CROSS JOIN LATERAL (
-    SELECT sum(greatest(refunded - (paid_amount - counted_amount), 0)) AS gone,
+    SELECT sum(greatest(refunded + disputed - (paid_amount - counted_amount), 0))
+            AS gone,
         bool_or(review_flags <> '{}' OR reason_to_keep <> '' OR refunded_elsewhere > 0)
             AS is_explained
     FROM payments_checkout WHERE payment_id = m.id AND is_counted
