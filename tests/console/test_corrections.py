@@ -2,17 +2,20 @@
 
 import pytest
 
+from monitoring.models import Rule
 from tests.files.samples import pdf
-from tests.world.clients import Api
+from tests.world.clients import Api, person
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import (
     REASON,
     RIGHT,
     STATEMENT,
+    ask_for_further_reports,
     create_wrong_report,
     dispute,
     reviewer,
 )
+from tests.world.rules import create_rule
 from tests.world.subject import visible_text
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind, AuditEvent
@@ -102,6 +105,49 @@ def test_correction_of_the_sandbox_has_no_deadline(owner, correction):
         html = owner.page(page, **more)
         assert "None in the sandbox" in html
         assert format_nairobi(correction.due_at, "j M, H:i") not in visible_text(html)
+
+
+def test_page_says_how_many_more_requests_for_reports_wait(owner, api, monkeypatch):
+    monkeypatch.setattr("verification.console.correction_pages.PAGE_SIZE", 1)
+    ask_for_further_reports(api)
+    assert "more wait" not in owner.page("corrections")
+
+    ask_for_further_reports(api)
+
+    assert "1 more waits." in owner.page("corrections")
+
+
+def test_all_that_a_confirmation_opens_can_be_looked_at(owner, api, monkeypatch):
+    monkeypatch.setattr("verification.console.correction_pages.PAGE_SIZE", 2)
+    # Its first run makes a report.
+    create_rule(api, subject=person(dateOfBirth="1990-03-27")["subject"])
+    asked = ask_for_further_reports(api)
+
+    first, second = (
+        owner.page("corrections-join", query={"page": number}, asked=asked.pk)
+        for number in (0, 1)
+    )
+
+    assert "1\N{EN DASH}2 of 3" in first
+    assert "3\N{EN DASH}3 of 3" in second
+    assert first.count(owner.url("reports-detail", report=asked.report_id)) == 1
+    assert str(Rule.objects.get().pk) in second
+
+
+def test_other_reports_with_the_finding_are_counted_and_paged(
+    owner, api: Api, correction, monkeypatch
+):
+    monkeypatch.setattr("verification.console.base.PAGE_SIZE", 1)
+    others = [create_wrong_report(api) for _ in range(2)]
+    origin = correction.result
+    CheckResult.objects.filter(report__in=others).update(
+        reused_from_id=origin.reused_from_id or origin.pk
+    )
+
+    html = owner.page("corrections-detail", correction=correction.pk)
+
+    assert "in 2 other reports" in html
+    assert "1\N{EN DASH}1 of 2" in html
 
 
 def test_decision_needs_a_reason(owner, correction):

@@ -13,13 +13,18 @@ from django.utils.timezone import now
 from tests.console.test_figures import store_day, today
 from tests.console.test_queue import make_overdue
 from tests.world.clients import HOSTED, Api, approve_workspace, person
-from tests.world.corrections import create_wrong_report, dispute
+from tests.world.corrections import (
+    ask_for_further_reports,
+    create_wrong_report,
+    dispute,
+)
 from tests.world.decisions import create_case
 from tests.world.deliveries import configure_receiver, record_delivery
 from tests.world.rules import raise_alert
 from verification.consents.models import Consent
 from verification.decisions.models import Case
-from verification.privacy.models import Disclosure, SubjectRequest
+from verification.privacy.models import Disclosure, Outcome, SubjectRequest
+from verification.privacy.requests import answer_request
 from verification.reports.models import Report
 from webhooks.models import Configuration, Event
 from workspaces import ledger
@@ -174,13 +179,23 @@ def test_most_serious_alert_is_named(owner, officer, viewer, api):
 def test_open_corrections_need_only_who_decides_them(owner, officer, api):
     correction = dispute(create_wrong_report(api))
 
-    assert needs(owner) == ["1 correction is open"]
+    assert needs(owner) == ["1 correction or request is open"]
     assert needs(officer) == []
     request = SubjectRequest.objects.filter(pk=correction.request_id)
     request.update(
         received_at=now() - timedelta(days=30), due_at=now() - timedelta(days=1)
     )
-    assert needs(owner) == ["1 correction is open 1 is late"]
+    assert needs(owner) == ["1 correction or request is open 1 is late"]
+
+
+def test_open_request_for_further_reports_needs_who_decides_it(owner, officer, api):
+    asked = ask_for_further_reports(api)
+
+    waiting = "1 correction or request is open"
+    assert waiting in needs(owner)
+    assert waiting not in needs(officer)
+    answer_request(asked, Outcome.DONE)
+    assert waiting not in needs(owner)
 
 
 def test_going_live_needs_members_who_may_apply(owner, officer, viewer, api):

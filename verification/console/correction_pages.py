@@ -14,6 +14,7 @@ from django import forms
 from django.db.models import F, QuerySet
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from verification.checks.finding_words import label_of, text_of
 from verification.checks.models import ResultStatus
@@ -22,6 +23,7 @@ from verification.console.base import (
     Place,
     Refusals,
     member_required,
+    page_number,
     post_required,
 )
 from verification.console.fields import (
@@ -31,7 +33,7 @@ from verification.console.fields import (
 )
 from verification.console.finding_cards import result_context
 from verification.console.words import choices_of
-from verification.db.base import read_page
+from verification.db.base import ResultPage, read_page
 from verification.decisions.notices import reports_under_correction
 from verification.files.storage import download
 from verification.privacy import corrections, joins
@@ -104,8 +106,19 @@ def listing(place: Place) -> HttpResponse:
     found = found.order_by(F("decided_at").desc(nulls_first=True), "request__due_at")
     page = read_page(found, **place.paging)
     page = replace(page, rows=[(row, _days_left(row)) for row in page.rows])
-    waiting = _joins(place).filter(answered_at=None).order_by("due_at")[:PAGE_SIZE]
-    shown = {"form": form, "page": page, "joins": waiting}
+    waiting = _joins(place).filter(answered_at=None).order_by("due_at")
+    more = waiting[PAGE_SIZE:].count()
+    said = ngettext(
+        "%(count)s more waits. It is shown once these are answered.",
+        "%(count)s more wait. They are shown once these are answered.",
+        more,
+    )
+    shown = {
+        "form": form,
+        "page": page,
+        "joins": waiting[:PAGE_SIZE],
+        "more": said % {"count": more} if more else "",
+    }
     return place.render("corrections/list", shown)
 
 
@@ -124,13 +137,15 @@ def join(place: Place, asked: UUID) -> HttpResponse:
     report = found.report
     is_shown = report is not None and report.erased_at is None
     reports, rules = joins.candidates(report) if report and is_shown else ([], [])
+    opened = [*reports, *sorted(rules, key=lambda rule: rule.pk, reverse=True)]
+    number = page_number(place.request)
+    rows = opened[number * PAGE_SIZE :][:PAGE_SIZE]
     shown = {
         "asked": found,
         "is_shown": is_shown,
         "address": mask((found.details or {}).get("address") or ""),
-        "reports": reports[:50],
-        "disputed": reports_under_correction([one.pk for one in reports[:50]]),
-        "rules": rules[:50],
+        "page": ResultPage(rows, len(opened), number, PAGE_SIZE),
+        "disputed": reports_under_correction([one.pk for one in rows]),
         "form": form,
     }
     return place.render("corrections/join", shown)
@@ -143,6 +158,7 @@ def detail(place: Place, correction: UUID) -> HttpResponse:
     if form.is_valid():
         return _decide(place, correction, form)
     found = _corrections(place).get(pk=correction)
+    others = corrections.results_with_same_finding(found.result)
     place.record("correction.opened", found)
     place.disclose([found.report_id])
     statement, row = found.statement or {}, found.rerun
@@ -158,7 +174,7 @@ def detail(place: Place, correction: UUID) -> HttpResponse:
         "asked_with": _changes(found),
         "is_running": bool(row and row.completed_at is None),
         "can_correct": bool(row and row.status == ResultStatus.COMPLETED),
-        "others": list(corrections.results_with_same_finding(found.result)[:50]),
+        "page": read_page(others, **place.paging),
         "form": form,
     }
     return place.render("corrections/detail", shown)

@@ -21,7 +21,8 @@ from django.utils.translation import gettext_lazy as _
 from monitoring.models import alerts_of
 from verification.db.base import run_sql
 from verification.decisions.case_list import open_cases_of
-from verification.privacy.models import OPEN_CORRECTIONS, Correction
+from verification.privacy.joins import joins
+from verification.privacy.models import OPEN_CORRECTIONS, Correction, SubjectRequest
 from verification.values.clock import now
 from webhooks.events import RETENTION
 from webhooks.redelivery import failed_deliveries
@@ -196,17 +197,26 @@ class Waiting:
         return Count(waiting, late, self.words, is_bad=self.is_bad or bool(late))
 
 
+def _open_requests(client: Client) -> QuerySet[SubjectRequest]:
+    """Return the requests of open corrections, and the open joins."""
+    disputes = Correction.objects.filter(
+        report__workspace=client.workspace.pk,
+        report__environment=client.environment,
+        status__in=OPEN_CORRECTIONS,
+    )
+    # Two lists, so that each is read by the index of its open rows
+    asked = joins().filter(answered_at=None, **client.lookups).values("pk")
+    both = disputes.values("request").union(asked)
+    return SubjectRequest.objects.filter(pk__in=both)
+
+
 WAITING = {
     "queue": Waiting(lambda c: open_cases_of(*c.where), _("waiting"), due="due_at"),
     "monitoring": Waiting(lambda c: alerts_of(c).filter(read=False), _("unread")),
     "corrections": Waiting(
-        lambda client: Correction.objects.filter(
-            report__workspace=client.workspace.pk,
-            report__environment=client.environment,
-            status__in=OPEN_CORRECTIONS,
-        ),
+        _open_requests,
         _("open"),
-        due="request__due_at",
+        due="due_at",
     ),
     "webhooks": Waiting(
         lambda c: failed_deliveries(*c.where, Now() - RETENTION),

@@ -205,8 +205,8 @@ def _corrections(place: Place, figures: Figures) -> Iterator[Need]:
             BAD if waiting.late else WAIT,
             "message-square-warning",
             ngettext(
-                "%(count)s correction is open",
-                "%(count)s corrections are open",
+                "%(count)s correction or request is open",
+                "%(count)s corrections or requests are open",
                 waiting.waiting,
             )
             % _shown(waiting.waiting),
