@@ -636,7 +636,11 @@ def launch(place: Place, batch: UUID) -> HttpResponse:
         return _show_launch(place, found, NONE_LAUNCHED)
     except (InvalidRequest, NotLaunchable, orders.QuoteChanged):
         return _show_launch(place, found, CHANGED)
-    done = _("The drafts are launched.")
+    texts = [format_lazy(_("Drafts launched: {count}."), count=len(drafts))]
+    if refused := len(quoted.refused):
+        stay = _("Rows that stay drafts: {count}.")
+        texts.append(format_lazy(stay, count=refused))
+    done = " ".join(map(str, texts))
     return place.to("reports-batch", success=done, batch=found.pk)
 
 
