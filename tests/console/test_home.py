@@ -185,7 +185,11 @@ def test_open_corrections_need_only_who_decides_them(owner, officer, api):
     request.update(
         received_at=now() - timedelta(days=30), due_at=now() - timedelta(days=1)
     )
-    assert needs(owner) == ["1 correction or request is open 1 is late"]
+    assert needs(owner) == ["1 correction or request is open"], "no deadlines there"
+    request.update(environment="production")
+    Report.objects.update(environment="production")
+    late = "1 correction or request is open 1 is late"
+    assert late in needs(owner, "production")
 
 
 def test_open_request_for_further_reports_needs_who_decides_it(owner, officer, api):

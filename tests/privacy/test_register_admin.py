@@ -250,10 +250,19 @@ def test_search_of_the_back_office_finds_a_request(officer: Client, report: Repo
         assert change_url(row) in html
 
 
-def test_sandbox_has_no_deadlines(report: Report):
-    enter_request(report, received_at=now() - 30 * DAY)
+def test_sandbox_has_no_deadlines(officer: Client, report: Report):
+    at = now() - 30 * DAY
+    row = enter_request(report, kind=RequestKind.CORRECTION, received_at=at)
+    result = report.results.first()
+    correction = Correction.objects.create(
+        request=row, report=report, result=result, check_name=result.name
+    )
 
     assert not SubjectRequest.objects.overdue().exists()
+    assert not listed_ids(officer, Correction, state="overdue")
+    assert "OVERDUE" not in read_page(officer, list_url(Correction))
+    SubjectRequest.objects.update(environment="production")
+    assert listed_ids(officer, Correction, state="overdue") == {str(correction.pk)}
 
 
 def test_export_has_the_rows_of_the_filtered_list(officer: Client, report: Report):

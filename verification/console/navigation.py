@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from django.db.models import IntegerField, QuerySet, Subquery
+from django.db.models import IntegerField, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -166,9 +166,8 @@ def _counting(sections: tuple[str, ...]) -> tuple[list[str], str, tuple[Any, ...
         waiting = WAITING[name]
         rows = waiting.rows(client)
         counts[name] = FirstRows(rows)
-        if waiting.due:
-            late = rows.filter(**{f"{waiting.due}__lt": ANY_TIME})
-            counts[f"{name}_late"] = FirstRows(late)
+        if waiting.late:
+            counts[f"{name}_late"] = FirstRows(rows.filter(waiting.late))
     one = Workspace.objects.filter(pk=ANY_WORKSPACE).values_list(*counts.values())
     return [*counts], *one.query.sql_with_params()
 
@@ -189,8 +188,8 @@ class Waiting:
 
     rows: Callable[[Client], QuerySet]
     words: Promise
-    # The field with the time from which on a row is late
-    due: str = ""
+    # The rows that are late
+    late: Q | None = None
     is_bad: bool = False
 
     def count(self, waiting: int, late: int) -> Count:
@@ -211,12 +210,15 @@ def _open_requests(client: Client) -> QuerySet[SubjectRequest]:
 
 
 WAITING = {
-    "queue": Waiting(lambda c: open_cases_of(*c.where), _("waiting"), due="due_at"),
+    "queue": Waiting(
+        lambda c: open_cases_of(*c.where), _("waiting"), late=Q(due_at__lt=ANY_TIME)
+    ),
     "monitoring": Waiting(lambda c: alerts_of(c).filter(read=False), _("unread")),
     "corrections": Waiting(
         _open_requests,
         _("open"),
-        due="due_at",
+        # The sandbox has no deadlines.
+        late=Q(due_at__lt=ANY_TIME, environment=Environment.PRODUCTION),
     ),
     "webhooks": Waiting(
         lambda c: failed_deliveries(*c.where, Now() - RETENTION),

@@ -21,6 +21,7 @@ from verification.backoffice.widgets import (
 )
 from verification.checks.finding_words import flag_text, humanise_name, text_of
 from verification.golive.admin import ReviewAdmin, reviewer
+from verification.privacy.admin.request_admin import due_text
 from verification.privacy.admin.retention_admin import RowsOfReportsAdmin
 from verification.privacy.corrections import (
     CorrectionRefused,
@@ -31,10 +32,13 @@ from verification.privacy.corrections import (
     results_with_same_finding,
     take,
 )
-from verification.privacy.models import OPEN_CORRECTIONS, Correction, CorrectionStatus
+from verification.privacy.models import (
+    OPEN_CORRECTIONS,
+    Correction,
+    CorrectionStatus,
+    SubjectRequest,
+)
 from verification.reports.request import InvalidRequest
-from verification.values.clock import now
-from verification.values.local_time import format_nairobi
 
 CorrectionFilter = choice_filter(
     "state",
@@ -43,9 +47,7 @@ CorrectionFilter = choice_filter(
         "open": ("open", lambda rows: rows.filter(status__in=OPEN_CORRECTIONS)),
         "overdue": (
             "overdue",
-            lambda rows: rows.filter(
-                status__in=OPEN_CORRECTIONS, request__due_at__lt=now()
-            ),
+            lambda rows: rows.filter(request__in=SubjectRequest.objects.overdue()),
         ),
     },
 )
@@ -140,11 +142,7 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
 
     @admin.display(description="Due", ordering="request__due_at")
     def due(self, row):
-        text = format_nairobi(row.due_at)
-        if not row.is_open:
-            return text
-        days = (row.due_at - now()).days
-        return f"OVERDUE since {text}" if days < 0 else f"{text}, {days} d left"
+        return due_text(row.request)
 
     @admin.display(description="Check run again")
     def rerun_status(self, row):

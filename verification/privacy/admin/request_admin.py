@@ -237,12 +237,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Due", ordering="due_at")
     def due(self, row):
-        """Return the deadline, and how far away it is while nobody has answered."""
-        text = format_nairobi(row.due_at)
-        if row.answered_at or row.environment == Environment.SANDBOX:
-            return text
-        days = (row.due_at - now()).days
-        return f"OVERDUE since {text}" if row.is_overdue else f"{text}, {days} d left"
+        return due_text(row)
 
     def export(self, request):
         """Return the list, as it is filtered, as CSV."""
@@ -277,6 +272,15 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         answer_request(row, outcome, reason=reason)
         self.log_change(request, row, change, verb="answered", reason=reason)
         return f"{row.number} is {change}."
+
+
+def due_text(row):
+    """Return the deadline, and how far away it is while nobody has answered."""
+    text = format_nairobi(row.due_at)
+    if row.answered_at or row.environment == Environment.SANDBOX:
+        return text
+    days = (row.due_at - now()).days
+    return f"OVERDUE since {text}" if row.is_overdue else f"{text}, {days} d left"
 
 
 def _csv_rows(rows):
