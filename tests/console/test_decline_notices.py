@@ -68,6 +68,9 @@ def test_member_hands_the_notice_over(owner, api: Api, officer: Officer):
     # The hand-over is the next job, so its button alone is filled.
     (primary,) = re.findall(r'<button class="primary[^>]*>([^<]*)', page)
     assert primary == "Record the hand-over"
+    # The browser asks for what is missing, as the answer would lose the rest.
+    action = owner.url("notices-hand-over", notice=notice.pk)
+    assert re.search(f'action="{action}" class="gap">', page)
 
     fields = {"by": "Peter Otieno", "on": localdate(timezone=NAIROBI).isoformat()}
     # Sent twice, it is recorded once.

@@ -160,6 +160,15 @@ def test_rotated_production_key_keeps_its_settings(owner, live_api):
     assert keys.find(text).environment == "production"
 
 
+def test_key_that_works_comes_before_newer_ones_that_ended(owner, api):
+    ended, _ = keys.issue(api.workspace, environment="sandbox", name="Newer")
+    keys.revoke(ended)
+
+    html = owner.page("keys")
+
+    assert html.index(str(api.key)) < html.index(str(ended))
+
+
 def test_old_key_works_until_the_chosen_time(owner, api):
     owner.post("keys-rotate", {"ends": "24"}, key=api.key.pk)
 

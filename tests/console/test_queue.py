@@ -334,6 +334,15 @@ def test_members_read_notes_with_author_and_time(owner, viewer, api: Api):
     assert "Add the note" not in html
 
 
+def test_end_of_a_line_in_a_note_counts_once(owner, api: Api):
+    report = create_case(api)
+    text = "x\r\n" * 499 + "x"
+
+    done = owner.messages_after("queue-note", {"text": text}, report=report)
+
+    assert done == ["The note is added."]
+
+
 def test_note_that_is_empty_or_too_long_is_refused(owner, api: Api):
     report = create_case(api)
     for text in ("", "x" * 1001):

@@ -23,6 +23,7 @@ from verification.console.case_pages import open_case_of, to_next
 from verification.console.decline_notices import NoticeRuleForm, notices_context
 from verification.console.fields import (
     ChoicesForm,
+    TextAreaField,
     check_reasons,
     decision_field,
     number_field,
@@ -67,11 +68,10 @@ from workspaces.models import Member
 class DecisionForm(ChoicesForm):
     status = decision_field(_("Your decision"), _("Keep in review"))
     codes = reasons_field()
-    note = forms.CharField(
+    note = TextAreaField(
+        MAX_NOTE_LENGTH,
         label=_("Note"),
         required=False,
-        max_length=MAX_NOTE_LENGTH,
-        widget=forms.Textarea(attrs={"rows": 3, "maxlength": MAX_NOTE_LENGTH}),
         help_text=_("For members and your programs; the subject's page has no notes"),
     )
     not_on_bureau = forms.CharField(

@@ -89,9 +89,19 @@ def text_field(label: Any, max_length: int = 200, **options: Any) -> forms.CharF
     )
 
 
+class TextAreaField(forms.CharField):
+    """A text of several lines, each end of which counts once, as browsers count it."""
+
+    def __init__(self, max_length: int, **options: Any) -> None:
+        widget = forms.Textarea(attrs={"rows": 3, "maxlength": max_length})
+        super().__init__(max_length=max_length, widget=widget, **options)
+
+    def to_python(self, value: Any) -> str:
+        return (super().to_python(value) or "").replace("\r\n", "\n")
+
+
 def text_area(label: Any, max_length: int) -> forms.CharField:
-    widget = forms.Textarea(attrs={"rows": 3, "maxlength": max_length})
-    return text_field(label, max_length, widget=widget)
+    return TextAreaField(max_length, label=label, error_messages=REQUIRED_ERROR)
 
 
 def email_field(label: Any) -> forms.EmailField:
