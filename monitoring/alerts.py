@@ -450,11 +450,18 @@ def edit_alert(
 
 
 @transaction.atomic
-def mark_all_read(client: Client, until: UUID | None = None) -> None:
-    """Mark all alerts as read, or those with ids up to `until`."""
+def mark_all_read(
+    client: Client, until: UUID | None = None, severity: str | None = None
+) -> int:
+    """Mark unread alerts as read, and return their number.
+
+    `until` is the newest id, and None means all; likewise None for any severity.
+    """
     # In the order in which they came, as an erasure deletes them.
     unread = alerts_of(client).select_for_update(no_key=True).order_by("pk")
     if until:
         unread = unread.filter(pk__lte=until)
+    if severity:
+        unread = unread.filter(severity=severity)
     ids = unread.filter(read=False).values("pk")
-    Alert.objects.filter(pk__in=ids).update(read=True)
+    return Alert.objects.filter(pk__in=ids).update(read=True)

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import localtime, now
 
-from monitoring.models import Rule
+from monitoring.models import Alert, Rule
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
 from tests.world.rules import raise_alert, rule_status, run_rules, store_rule
@@ -369,6 +369,34 @@ def test_alert_that_came_after_the_page_stays_unread(officer, api):
     seen.refresh_from_db()
     late.refresh_from_db()
     assert (seen.read, late.read) == (True, False)
+
+
+def test_filtered_alerts_are_read_alone_and_the_filter_stays(officer, api):
+    other = raise_alert(api, severity="CRITICAL")
+    alerts = [raise_alert(api, severity="WARNING") for _ in range(3)]
+    query = "?severity=WARNING"
+    html = officer.page("monitoring-alerts", query={"severity": "WARNING"})
+    shown = officer.url("monitoring-alert", alert=alerts[0].pk) + query
+    assert f'href="{shown}"' in html
+    one = officer.url("monitoring-read", alert=alerts[0].pk) + query
+    assert f'action="{one}"' in officer.http.get(shown).content.decode()
+    every = officer.url("monitoring-read-all") + query
+    assert f'action="{every}"' in html
+
+    for address in (one, every):
+        answer = officer.http.post(address)
+        assert answer["Location"] == officer.url("monitoring-alerts") + query
+
+    assert take_messages(answer) == ["2 alerts are marked as read."]
+    assert list(Alert.objects.filter(read=False)) == [other]
+
+
+def test_list_of_read_alerts_marks_none(officer, api):
+    raise_alert(api)
+    path = officer.url("monitoring-read-all")
+
+    assert path in officer.page("monitoring-alerts", query={"read": "no"})
+    assert path not in officer.page("monitoring-alerts", query={"read": "yes"})
 
 
 def test_rule_is_paused_and_resumed(owner, api):

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from monitoring.alerts import edit_alert, mark_all_read
 from monitoring.models import (
@@ -158,8 +159,15 @@ def alerts(place: Place) -> HttpResponse:
     place.disclose(alert.report_id for alert in page.rows)
     names = _check_names()
     rows = [(one, alert_sentences(one, names)) for one in page.rows]
-    # An id of this moment: no alert that comes later is read by the page's button.
-    shown = {"form": form, "page": page, "rows": rows, "until": uuid7()}
+    has_unread = "monitoring" in place.waiting and not read
+    shown = {
+        "form": form,
+        "page": page,
+        "rows": rows,
+        # An id of this moment: no alert that comes later is read by the page's button.
+        "until": uuid7() if has_unread else None,
+        "query": _query(place),
+    }
     return place.render("monitoring/alerts", shown)
 
 
@@ -174,8 +182,15 @@ def alert(place: Place, alert: UUID) -> HttpResponse:
         "sentences": alert_sentences(found, names),
         "changes": compared_values(found, names),
         "rule": rules_of(place.client).filter(pk=found.rule_id).first(),
+        "query": _query(place),
     }
     return place.render("monitoring/alert", shown)
+
+
+def _query(place: Place) -> str:
+    """Return the filters and the page of the list, for links that lead back to it."""
+    query = place.request.GET.urlencode()
+    return f"?{query}" if query else ""
 
 
 def _check_names() -> Mapping[str, str]:
@@ -185,13 +200,25 @@ def _check_names() -> Mapping[str, str]:
 @post_required(Permission.DECIDE_REPORTS)
 def mark_read(place: Place, alert: UUID) -> HttpResponse:
     edit_alert(place.client, alert, read=True, actioned=None)
-    return place.to("monitoring-alerts")
+    return place.to("monitoring-alerts", query=place.request.GET.urlencode())
 
 
 @post_required(Permission.DECIDE_REPORTS)
 def read_all(place: Place) -> HttpResponse:
-    mark_all_read(place.client, read_id(place.request.POST.get("until", "")))
-    return place.to("monitoring-alerts")
+    """Mark the alerts of the list's severity as read."""
+    until = read_id(place.request.POST.get("until", ""))
+    severity = AlertFilters(place.request.GET).chosen["severity"]
+    count = mark_all_read(place.client, until, severity)
+    said = ngettext(
+        "%(count)s alert is marked as read.",
+        "%(count)s alerts are marked as read.",
+        count,
+    )
+    return place.to(
+        "monitoring-alerts",
+        success=said % {"count": count},
+        query=place.request.GET.urlencode(),
+    )
 
 
 # Each form gets a copy of the field.

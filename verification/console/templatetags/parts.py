@@ -225,15 +225,17 @@ def act(
     title: str,
     icon_name: str = "",
     css: str = "",
+    query: str = "",
     **more: Any,
 ) -> SafeString:
     """Do something by a button, which is a form: `{% act "queue-next" _("Launch") %}`.
 
-    `more` are the arguments of the URL that it posts to.
+    `more` are the arguments of the URL that it posts to, before `query`.
     """
     return format_html(
-        '<form method="post" action="{}">{}<button{}>{}{}</button></form>',
+        '<form method="post" action="{}{}">{}<button{}>{}{}</button></form>',
         context["place"].url(name, **more),
+        query,
         CsrfTokenNode().render(context),
         format_html(' class="{}"', css) if css else "",
         *_label(title, icon_name),
