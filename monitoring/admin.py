@@ -2,6 +2,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.utils.html import format_html
 
 from monitoring.alerts import describe_changes
@@ -299,8 +300,14 @@ class AlertAdmin(RuleLinkAdmin):
     personal_fields = ("decrypted_changes",)
 
     def get_queryset(self, request):
-        alerts = super().get_queryset(request)
+        # An alert stays when its rule is deleted.
+        rules = Rule.objects.filter(pk=OuterRef("rule_id"))
+        alerts = super().get_queryset(request).annotate(has_rule=Exists(rules))
         return alerts if request.user.is_superuser else alerts.defer("changes")
+
+    @admin.display(description="Rule")
+    def rule_page(self, row):
+        return super().rule_page(row) if row.has_rule else row.rule_id
 
     @admin.display(description="Changes (personal data)")
     def decrypted_changes(self, alert):

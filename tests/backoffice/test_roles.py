@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from django.apps import apps
 from django.contrib import admin
@@ -11,6 +13,7 @@ from tests.world.staff import (
     list_url,
     log_in,
     press_button,
+    read_page,
     reveal_url,
 )
 from verification.backoffice.roles import ROLES, write_roles
@@ -153,6 +156,16 @@ def test_role_opens_no_lists_and_pages_but_its_own(rows):
                 assert client.get(change_url(row)).status_code == 403, label
     history = admin_url(Consent, "history", Consent.objects.first().pk)
     assert client.get(history).status_code == 403
+
+
+def test_report_page_links_only_pages_that_the_role_may_view(rows):
+    for role, seen in SEES.items():
+        client, linked = member(role), set()
+        for report in Report.objects.all():
+            html = read_page(client, change_url(report))
+            linked |= set(re.findall(r'href="/admin/(\w+/\w+)/[^/"]+/change/"', html))
+        assert {name.replace("/", ".") for name in linked} <= seen, role
+        assert len(linked) > 2, role
 
 
 def test_superuser_opens_forms_and_history(rows, superuser):

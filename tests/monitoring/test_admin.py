@@ -8,7 +8,7 @@ from django.contrib.auth.models import Permission, User
 from monitoring.chart import Mark, describe_marks, timeline
 from monitoring.models import Alert, Rule, Run
 from monitoring.runs import launch_due_runs
-from tests.world.clients import Api
+from tests.world.clients import Api, person
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
 from tests.world.rules import (
@@ -28,6 +28,7 @@ from tests.world.staff import (
     run_action,
 )
 from verification.backoffice.models import AuditEvent
+from verification.reports.models import Report
 from workspaces.models import Workspace
 
 DAY = timedelta(days=1)
@@ -234,11 +235,20 @@ def test_staff_without_change_permission_have_no_actions(api: Api, staff):
     assert Run.objects.count() == 0
 
 
-def test_alert_of_a_deleted_rule_has_a_page(api: Api, staff):
+def test_alert_and_report_of_a_deleted_rule_do_not_link_it(api: Api, staff):
     alert = raise_alert(api)
+    report = Report.objects.get(pk=api.create(person())["id"])
+    Report.objects.update(monitoring_id=alert.rule_id)
+    link = f'href="{change_url(Rule.objects.get())}"'
+    pages = [change_url(alert), list_url(Alert), change_url(report)]
+    for page in pages:
+        assert link in read_page(staff, page), page
     Rule.objects.all().delete()
 
-    assert str(alert.rule_id) in read_page(staff, change_url(alert))
+    for page in pages:
+        html = read_page(staff, page)
+        assert str(alert.rule_id) in html, page
+        assert link not in html, page
 
 
 def confirm(client, html: str, *rules: Rule) -> list[str]:

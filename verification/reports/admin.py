@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.apps import apps
 from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.urls import reverse
@@ -28,8 +29,6 @@ from verification.backoffice.widgets import (
     ReasonForm,
     dialog_action,
     dialog_verb,
-    link,
-    link_by_id,
     redirect_back,
 )
 from verification.checks.finding_words import humanise_name
@@ -97,7 +96,7 @@ class TimelineEntry:
     at: datetime
     icon: str
     text: str
-    page: str = ""
+    row: Model | None = None
     actor: str = ""
     code: str = ""
     topic: str = ""
@@ -154,7 +153,7 @@ def _timeline_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
             record.created_at,
             "how_to_reg",
             f"Consent, receipt {record.number}",
-            _page(record),
+            record,
             code=record.decision,
             topic="consent",
         )
@@ -164,7 +163,7 @@ def _timeline_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
                 result.completed_at,
                 "fact_check",
                 result.definition.display_name,
-                _page(result),
+                result,
                 code=result.status,
                 topic="check",
             )
@@ -176,43 +175,40 @@ def _timeline_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
 
 def _reference_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
     for reference in history.references:
-        name, page = f"Reference {reference.number}", _page(reference)
-        yield TimelineEntry(reference.created_at, "reviews", f"{name} asked for", page)
+        name = f"Reference {reference.number}"
+        asked = f"{name} asked for"
+        yield TimelineEntry(reference.created_at, "reviews", asked, reference)
         if at := reference.submitted_at or reference.declined_at:
             text = f"{name} {reference.status.lower()}"
-            yield TimelineEntry(at, "reviews", text, page)
+            yield TimelineEntry(at, "reviews", text, reference)
 
 
 def _payment_entries(history: ReportHistory) -> Iterator[TimelineEntry]:
     for checkout in history.checkouts:
-        name, page = f"Checkout {checkout.number}", _page(checkout)
+        name = f"Checkout {checkout.number}"
         begun = f"{name} begun at {checkout.provider}"
         if checkout.is_prompt:
             begun = f"{name}: M-Pesa prompt by {checkout.provider}"
-        actor = checkout.started_by
-        yield TimelineEntry(checkout.created_at, "point_of_sale", begun, page, actor)
+        at, actor = checkout.created_at, checkout.started_by
+        yield TimelineEntry(at, "point_of_sale", begun, checkout, actor)
         if checkout.paid_at:
             text = f"{name} paid: {checkout.paid_currency} {checkout.paid_amount}"
-            yield TimelineEntry(checkout.paid_at, "payments", text, page)
+            yield TimelineEntry(checkout.paid_at, "payments", text, checkout)
     for refund in history.refunds:
         text = f"Refund of {refund.amount} {refund.status.lower()}"
         at = refund.ended_at or refund.created_at
-        yield TimelineEntry(at, "undo", text, _page(refund), refund.requested_by)
+        yield TimelineEntry(at, "undo", text, refund, refund.requested_by)
     for event in history.provider_events:
         text = f"{event.provider}: {event.type}"
-        yield TimelineEntry(event.received_at, "receipt_long", text, _page(event))
+        yield TimelineEntry(event.received_at, "receipt_long", text, event)
 
 
-def _describe_delivery(event: Event) -> tuple[str, str]:
+def _describe_delivery(event: Event) -> tuple[str, Model]:
     delivery: Delivery | None = getattr(event, "delivery", None)
     if delivery is None:
-        return f"{event.name}, for no receiver", _page(event)
+        return f"{event.name}, for no receiver", event
     text = f"{event.name} {delivery.status.lower()}, {delivery.attempts} attempts"
-    return text, _page(delivery)
-
-
-def _page(row: Model) -> str:
-    return link(row, "open")
+    return text, delivery
 
 
 def filter_stuck(reports: QuerySet[Any]) -> QuerySet[Any]:
@@ -325,7 +321,6 @@ class ReportAdmin(ReadOnlyAdmin):
         "package",
         "purpose",
         "reference",
-        "monitoring",
         "created_by",
     ]
     personal_fields = ("decrypted_subject",)
@@ -361,19 +356,15 @@ class ReportAdmin(ReadOnlyAdmin):
     def unchanged_since(self, report):
         return "-" if report.is_ended else report.updated_at
 
-    @admin.display(description="Monitoring rule")
-    def monitoring(self, report):
-        if not report.monitoring_id:
-            return "-"
-        # By the URL's name, as `reports` does not import `monitoring`
-        return link_by_id("monitoring.rule", report.monitoring_id)
-
     def render_change_form(self, request, context, *arguments, **more):
         report = more["obj"]
         history = load_history(report)
         context |= {"history": history, "timeline": timeline(history), "report": report}
         context["subject"] = subject_facts(report)
         context["waits"] = waits.find_waits(report)
+        # By its name, as `reports` does not import `monitoring`
+        rules = apps.get_model("monitoring.Rule").objects.only("pk")
+        context["rule"] = rules.filter(pk=report.monitoring_id).first()
         disputed = (r.report_id for r in history.results if r.disputed_at)
         context["disputed"] = set(disputed)
         has_failed = any(r.status == ResultStatus.FAILED for r in history.results)
