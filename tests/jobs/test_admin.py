@@ -9,6 +9,7 @@ from tests.web.test_metrics import token as token
 from tests.world.staff import press_button, run_action
 from tests.world.staff import superuser as superuser
 from verification.backoffice.models import AuditEvent
+from verification.backoffice.widgets import NOT_OFFERED
 from verification.jobs.models import Job
 
 
@@ -67,3 +68,4 @@ def test_dismissed_job_that_runs_again_counts_when_it_is_given_up_again(
 
     job = Job.objects.get()
     assert (job.attempts, job.gave_up_at, job.dismissed_at) == (0, None, None)
+    assert run_action(superuser, "run_again", job) == [NOT_OFFERED]

@@ -8,6 +8,7 @@ from tests.notifications.messages import ADDRESS, LINK, NUMBER, email_message, e
 from tests.world.staff import log_in, take_messages
 from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
+from verification.backoffice.widgets import NOT_OFFERED
 from verification.notifications.admin import mask_recipient
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Channel, Notification
@@ -94,6 +95,7 @@ def test_staff_review_a_workspace_that_a_recipient_does_not_know(workspace):
     assert "0 blocks" in visible_text(client.get(to_review).content.decode())
     assert Block.objects.filter(reviewed_at=None).get().reason == "UNWANTED"
     assert AuditEvent.objects.filter(action="block.reviewed").count() == 1
+    assert take_messages(client.post(BLOCKS, data)) == [NOT_OFFERED]
 
 
 def test_staff_with_view_permission_cannot_mark_as_reviewed(workspace):

@@ -9,6 +9,7 @@ from tests.sources.test_crashes import call_without_recording
 from tests.sources.test_routes import rests
 from tests.sources.two import orders
 from tests.world.staff import change_url, list_url, read_page, run_action
+from verification.backoffice.widgets import NOT_OFFERED
 from verification.providers import registry
 from verification.sources.health import (
     BOUNDS,
@@ -234,6 +235,7 @@ def test_dashboard_shows_a_doubt_until_staff_settle_it(superuser, doubt):
     assert doubt.settled_at is not None
     assert doubt.was_paid is True
     assert str(doubt.pk) not in read_page(superuser, list_url(Call), doubt="open")
+    assert run_action(superuser, "settle_as_unpaid", doubt) == [NOT_OFFERED]
 
 
 def test_admin_shows_skipped_sources_with_reasons(superuser, paying_api, two):

@@ -34,6 +34,7 @@ from unfold.contrib.filters.admin import RangeDateTimeFilter, TextFilter
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, staff_actor
 from verification.backoffice.widgets import (
+    NOT_OFFERED,
     ReasonForm,
     dialog_action,
     json_block,
@@ -248,7 +249,10 @@ class BackofficeAdmin(ModelAdmin):
             self.log_change(request, row, act, verb=audited, reason=reason)
             return done
 
-        for row in rows:
+        chosen = list(rows)
+        if not chosen:
+            self.message_user(request, NOT_OFFERED, messages.WARNING)
+        for row in chosen:
             prefix = f"{row.pk}: "
             self.run_dialog(request, row, partial(run, row), refusals, prefix)
 

@@ -7,7 +7,7 @@ from django_q.models import Failure, Schedule, Success
 
 from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin
-from verification.backoffice.widgets import ReasonForm, dialog_verb
+from verification.backoffice.widgets import NOT_OFFERED, ReasonForm, dialog_verb
 from verification.jobs.models import Job, failure_id
 from verification.values.clock import now
 
@@ -55,7 +55,11 @@ class JobAdmin(BackofficeAdmin):
                 if again.update(gave_up_at=None, dismissed_at=None, **due):
                     self.log_change(request, job, "runs again", verb="run-again")
                     count += 1
-        self.message_user(request, f"{count} jobs will run again.", messages.SUCCESS)
+        if count:
+            done = f"{count} jobs will run again."
+            self.message_user(request, done, messages.SUCCESS)
+        else:
+            self.message_user(request, NOT_OFFERED, messages.WARNING)
 
     @dialog_verb(
         "Dismiss this job",

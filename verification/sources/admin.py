@@ -2,7 +2,7 @@ from django.contrib import admin, messages
 from django.db import transaction
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
-from verification.backoffice.widgets import link
+from verification.backoffice.widgets import NOT_OFFERED, link
 from verification.providers.registry import live_sources
 from verification.sources.health import health_of
 from verification.sources.models import Call, CallOutcome, Source
@@ -169,4 +169,7 @@ class CallAdmin(ReadOnlyAdmin):
                         request, call, reason, verb="settled", reason=reason
                     )
                     count += 1
-        self.message_user(request, f"{count} calls settled.", messages.SUCCESS)
+        if count:
+            self.message_user(request, f"{count} calls settled.", messages.SUCCESS)
+        else:
+            self.message_user(request, NOT_OFFERED, messages.WARNING)
