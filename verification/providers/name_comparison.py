@@ -23,7 +23,7 @@ from rapidfuzz.distance import OSA
 
 from verification.values.public_text import APOSTROPHES
 
-VERSION = "3"
+VERSION = "4"
 
 Likeness = Literal["MATCH", "PARTIAL_MATCH", "NO_MATCH"]
 
