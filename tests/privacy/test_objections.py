@@ -462,6 +462,20 @@ def test_second_objection_changes_nothing_unless_there_is_a_new_report(
     assert SubjectRequest.objects.count() == 2
 
 
+def test_later_objection_voids_a_consent_of_the_time_between(api: Api, ended: str):
+    object_to(api, ended)
+    SubjectRequest.objects.update(received_at=now() - timedelta(days=3))
+    between = {**ATTESTED, "obtainedAt": utc_text(now() - timedelta(days=1))}
+
+    object_to(api, ended)
+
+    order = {"reports": [person() | {"consent": between}]}
+    problem = api.refused("/reports", order)
+    assert error_codes(problem) == {
+        "#/reports/0/consent/obtainedAt": "consent-required"
+    }
+
+
 def test_another_client_cannot_object(api: Api, another_api: Api, ended: str):
     answer = another_api.post(f"/reports/{ended}/objection")
 

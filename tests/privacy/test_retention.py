@@ -20,7 +20,14 @@ from verification.jobs.models import Job
 from verification.notifications.models import Notification
 from verification.privacy import retention
 from verification.privacy.access import load_reports
-from verification.privacy.models import Hold, RetentionRun
+from verification.privacy.models import (
+    Hold,
+    Origin,
+    Outcome,
+    RequestKind,
+    RetentionRun,
+)
+from verification.privacy.requests import answer_request, open_request
 from verification.privacy.retention import erase_expired_reports
 from verification.reports.models import Report, SearchEntry
 from webhooks.models import Event
@@ -219,6 +226,21 @@ def test_hold_keeps_a_report_until_it_ends_or_is_released(api: Api, ended: str):
 
     hold.released_at, hold.released_by = now(), "staff"
     hold.save()
+    erase_expired_reports()
+
+    assert api.report(ended)["erasedAt"] is not None
+
+
+def test_review_by_a_person_keeps_a_report_until_it_is_answered(api: Api, ended: str):
+    age(ended, 400)
+    report = Report.objects.get(pk=ended)
+    asked = open_request(
+        RequestKind.REVIEW, Origin.SUBJECT, requested_by="subject", report=report
+    )
+    erase_expired_reports()
+    assert api.report(ended)["erasedAt"] is None
+
+    answer_request(asked, Outcome.DONE)
     erase_expired_reports()
 
     assert api.report(ended)["erasedAt"] is not None

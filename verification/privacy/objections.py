@@ -9,7 +9,7 @@ payment. The client gets an event for each report.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -37,6 +37,7 @@ from webhooks.events import record_events
 from webhooks.models import Event
 
 NOTE = "subject objected"
+REPEATED_WITHIN = timedelta(hours=1)
 
 
 @transaction.atomic
@@ -66,8 +67,12 @@ def object_to_use(
         raise ReportErased
     own = [other.pk for other in found.reports]
     is_monitored = any(rule.is_active for rule in found.rules)
+    # A later one also voids a consent that was given since the one before.
     earlier = SubjectRequest.objects.filter(
-        kind=RequestKind.OBJECTION, subject_id=report.subject_id, outcome=Outcome.DONE
+        kind=RequestKind.OBJECTION,
+        subject_id=report.subject_id,
+        outcome=Outcome.DONE,
+        received_at__gt=now() - REPEATED_WITHIN,
     )
     last = earlier.order_by("-pk").first()
     if last and not (is_monitored or _is_used(own)):

@@ -3,8 +3,8 @@
 A report expires when its retention days have passed since its end. The days are those
 of its workspace; if the workspace has raised them since, those of when the report was
 ordered. A draft that nobody has changed for the same time is cancelled and erased. A
-report stays while it has an open correction or a hold by staff. Rules that have been
-paused for the same time are deleted, because they hold a subject's details too.
+report stays while it has an open correction or review, or a hold by staff. Rules that
+have been paused for the same time are deleted: they hold a subject's details too.
 
 A run claims reports and rules, writes their ids to the journal, and erases them. The
 claim is final: later holds and corrections are refused, so that the journal names
@@ -29,7 +29,14 @@ from monitoring.models import Rule, RuleStatus, locked_rules
 from monitoring.pauses import stop_rules
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.privacy import journal
-from verification.privacy.models import OPEN_CORRECTIONS, Correction, Hold, RetentionRun
+from verification.privacy.models import (
+    OPEN_CORRECTIONS,
+    Correction,
+    Hold,
+    RequestKind,
+    RetentionRun,
+    SubjectRequest,
+)
 from verification.privacy.personal_data import erase_reports, refresh_statistics
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
@@ -237,8 +244,11 @@ def _is_held(at: datetime) -> Q:
     corrections = Correction.objects.filter(
         report=OuterRef("pk"), status__in=OPEN_CORRECTIONS
     )
+    reviews = SubjectRequest.objects.filter(
+        report=OuterRef("pk"), kind=RequestKind.REVIEW, answered_at=None
+    )
     holds = Hold.objects.open(at).filter(report=OuterRef("pk"))
-    return Q(Exists(corrections)) | Q(Exists(holds))
+    return Q(Exists(corrections)) | Q(Exists(reviews)) | Q(Exists(holds))
 
 
 def _begin_runs(cutoff: Cutoff, stop_at: float) -> Iterator[RetentionRun]:
