@@ -52,6 +52,8 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
         ),
         ({}, {"date_of_death": "2020-01-01"}, ["DECEASED"], 100),
         ({}, {"dod": "2020-01-01"}, ["DECEASED"], 100),
+        # Registers that store numbers as integers drop leading zeros.
+        ({"idNumber": "01234567"}, {"id_number": 1234567}, [], 5),
         # A nil date is no death; a malformed date leaves it open.
         *(
             ({}, {"date_of_death": nil}, [], 5)

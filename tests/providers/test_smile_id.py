@@ -127,13 +127,14 @@ def test_record_of_a_person_maps_to_a_finding(
 
 
 @pytest.mark.parametrize(
-    ("subject", "kind", "pin"),
+    ("subject", "kind", "pin", "taxpayer"),
     [
-        ({"kraPin": "a000000000a"}, "TAX_INFORMATION", "a000000000a"),
-        ({"idNumber": "00000000"}, "KRA_PIN", "A744610021G"),
+        ({"kraPin": "a000000000a"}, "TAX_INFORMATION", "a000000000a", "INDIVIDUAL"),
+        ({"kraPin": "P000000000A"}, "TAX_INFORMATION", "P000000000A", "COMPANY"),
+        ({"idNumber": "00000000"}, "KRA_PIN", "A744610021G", "INDIVIDUAL"),
     ],
 )
-def test_pin_without_its_status_has_no_score(smile_id, subject, kind, pin):
+def test_pin_without_its_status_has_no_score(smile_id, subject, kind, pin, taxpayer):
     smile_id.person = {"Secondary_ID_Number": "A744610021G"}
 
     answer = finding_of(smile_id, "KRA_PIN", fullName=JANE["fullName"], **subject)
@@ -141,6 +142,7 @@ def test_pin_without_its_status_has_no_score(smile_id, subject, kind, pin):
     assert smile_id.asked(ID_PATH)[0]["id_type"] == kind
     assert (answer.score, answer.flags) == (None, [])
     assert (answer.details["kraPin"], answer.details["pinStatus"]) == (pin, None)
+    assert answer.details["taxpayerType"] == taxpayer
 
 
 @pytest.mark.parametrize(
@@ -281,6 +283,13 @@ def test_error_code_maps_to_a_failure(smile_id: FakeSmileId, code, status, caplo
     assert ERRORS.get(code, ("", f"status {status}"))[1] in error.value.message
     assert ("unknown code" in caplog.text) == (code not in ERRORS)
     assert "JANE" not in error.value.message + caplog.text
+
+
+@pytest.mark.parametrize("told", ["1234560", 1234560, None])
+def test_number_matches_without_its_leading_zeros(smile_id: FakeSmileId, told):
+    smile_id.results = {"IDNumber": told}
+
+    assert codes(finding_of(smile_id, **{**JANE, "idNumber": "01234560"})) == []
 
 
 @pytest.mark.parametrize(

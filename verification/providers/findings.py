@@ -221,6 +221,11 @@ def pin_finding(
     )
 
 
+def taxpayer_kind(pin: str | None) -> str | None:
+    """Return the kind of taxpayer, which the first letter of a Kenyan PIN tells."""
+    return {"A": "INDIVIDUAL", "P": "COMPANY"}.get((pin or "")[:1].upper())
+
+
 def _inactive_pin(status: str | None, source: str) -> str:
     if status:
         return f"The PIN is {status.lower()}."

@@ -436,6 +436,11 @@ def plain_number(value: Any) -> str:
     return re.sub(r"[\W_]", "", str(value or "")).upper()
 
 
+def is_same_number(told: Any, asked: Any) -> bool:
+    """Compare without leading zeros: registers that store integers drop them."""
+    return plain_number(told).lstrip("0") == plain_number(asked).lstrip("0")
+
+
 def printable_code(code: str) -> str:
     """Return a source's code for logs and messages, or "?" if it is no short code."""
     return code if re.fullmatch(r"\w{1,8}", code) else "?"

@@ -20,8 +20,8 @@ from verification.providers.http_api import (
     Record,
     Reply,
     RequestRejected,
+    is_same_number,
     join_words,
-    plain_number,
     refused_error,
     require_covered_country,
     unavailable_error,
@@ -62,7 +62,6 @@ PIN_STATUSES = {
     "STOPPED",
     "DORMANT",
 }
-PIN_LETTERS = {"A": "INDIVIDUAL", "P": "COMPANY"}
 # The type, by the letters that the number begins with: the extract does not tell it.
 TYPES = {"BN": "BUSINESS_NAME", "LLP": "LIMITED_LIABILITY_PARTNERSHIP"}
 
@@ -167,8 +166,8 @@ def _data(answer: Answer, number: str) -> Answer:
         raise unavailable_error(SOURCE, "found a record and did not give it")
     data = answer.record("data")
     keys = ("id_number", "identity_number", "pin", "registrationNumber")
-    numbers = {plain_number(data[key]) for key in keys if data.get(key)}
-    if numbers and plain_number(number) not in numbers:
+    numbers = [data[key] for key in keys if data.get(key)]
+    if numbers and not any(is_same_number(told, number) for told in numbers):
         raise unavailable_error(SOURCE, "answered about something else")
     return data
 
@@ -203,7 +202,7 @@ def taxpayer(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
     record = findings.Taxpayer(
         pin=pin,
         name=found.text("taxpayer_name"),
-        kind=PIN_LETTERS.get(str(pin or "")[:1].upper()) if data else None,
+        kind=findings.taxpayer_kind(pin) if data else None,
         status=status if status in PIN_STATUSES else None,
         obligations=[obligations] if obligations else None,
     )

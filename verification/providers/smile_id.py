@@ -35,6 +35,7 @@ from verification.providers.http_api import (
     Record,
     Reply,
     RequestRejected,
+    is_same_number,
     is_signature,
     printable_code,
     refused_error,
@@ -168,7 +169,8 @@ class SmileId(Provider):
             # The signature covers neither job nor number.
             echoed = answer.record("PartnerParams").get("job_id")
             number = answer.text("IDNumber")
-            if echoed != job_id or number not in {None, query["id_number"]}:
+            is_other = number and not is_same_number(number, query["id_number"])
+            if echoed != job_id or is_other:
                 raise unavailable_error(SOURCE, "answered about something else")
             verified = answer.record("Actions").get(VERIFIED[path]) == "Verified"
             if outcome == "FOUND" and not verified:
@@ -342,10 +344,11 @@ def identity(subject: Subject, answer: Answer | None, **evidence: Any) -> Findin
 
 def taxpayer(subject: Subject, answer: Answer | None, **evidence: Any) -> Finding:
     found = answer or Answer()
+    pin = subject.get("kraPin") or found.text("Secondary_ID_Number")
     record = findings.Taxpayer(
-        pin=subject.get("kraPin") or found.text("Secondary_ID_Number"),
+        pin=pin,
         name=found.text("FullName"),
-        kind="INDIVIDUAL" if answer else None,
+        kind=findings.taxpayer_kind(pin) if answer else None,
         tells_status=False,
         address=found.text("Address"),
     )

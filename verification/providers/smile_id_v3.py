@@ -53,6 +53,7 @@ from verification.providers.http_api import (
     Record,
     Reply,
     TokenCache,
+    is_same_number,
     is_signature,
     join_words,
     refused_error,
@@ -283,10 +284,8 @@ class SmileIdV3(Provider):
         if status not in {"clear", "attention"} or not fields:
             why = f" ({reason})" if status == "error" and reason in TRIED else ""
             raise unavailable_error(SOURCE, f"could not answer{why}")
-        asked = upper_number(inquiry.subject.get("idNumber"))
         number = fields.text("id_number")
-        # Registers that store numbers as integers drop leading zeros.
-        if number and upper_number(number).lstrip("0") != asked.lstrip("0"):
+        if number and not is_same_number(number, inquiry.subject.get("idNumber")):
             raise unavailable_error(SOURCE, "answered about something else")
         found = identity(inquiry.subject, fields, **evidence)
         if status == "attention" and (found.score or 0) < MEDIUM:
