@@ -58,7 +58,7 @@ def test_request_body_is_compact_and_in_order(metropol: FakeMetropol):
 
 
 def test_company_has_its_own_identity_type(metropol: FakeMetropol):
-    finding_of(metropol, "CREDITBUREAU_COMP")
+    finding_of(metropol, "CREDITBUREAU_COMP", "pvt-0000099")
 
     assert json.loads(metropol.requests[0].body) == {
         "report_type": 10,
@@ -203,6 +203,17 @@ def test_date_in_another_format_is_left_out(metropol: FakeMetropol, day):
         ({"credit_score": None}, [], None),
         ({"delinquency_code": "006"}, [], None),
         ({"delinquency_code": "001"}, ["NO_CREDIT_RECORD"], 40),
+        *(
+            ({"delinquency_code": "002", "account_info": no}, ["NO_CREDIT_RECORD"], 40)
+            for no in (None, [])
+        ),
+        (
+            {"delinquency_code": "002", "account_info": [], "has_fraud": True},
+            ["NO_CREDIT_RECORD", "FRAUD_ALERT"],
+            95,
+        ),
+        # A contradiction is never clean.
+        ({"delinquency_code": "002"}, [], None),
     ],
 )
 def test_full_report_maps_to_flags(metropol, check, data, flags, score):
@@ -296,6 +307,17 @@ def test_malformed_answer_raises_an_error(metropol, status, body, failure):
         finding_of(metropol, "CRB_SCORE")
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("01234567", 1234567), ("1234567", "01234567"), (CLEAN, None)],
+)
+def test_number_matches_without_its_leading_zeros(metropol, asked, told):
+    metropol.anybody = (501, "005")
+    metropol.data = {"identity_number": told}
+
+    assert codes(finding_of(metropol, "CRB_SCORE", asked)) == []
+
+
 @pytest.mark.parametrize("told", [None, "None", {}])
 @pytest.mark.parametrize("check", FILES)
 def test_report_without_accounts_is_unavailable(metropol, check, told):
@@ -311,8 +333,9 @@ def test_clock_error_is_retried_once(metropol, times, failure):
     if failure is None:
         assert finding_of(metropol, "CRB_SCORE").score == 17
         return
-    with pytest.raises(failure, match="time of the request"):
+    with pytest.raises(failure, match="time of the request") as error:
         finding_of(metropol, "CRB_SCORE")
+    assert not error.value.may_be_charged
 
 
 def test_repeated_question_waits_for_a_limited_time(metropol: FakeMetropol):

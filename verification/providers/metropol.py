@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,11 +37,13 @@ from verification.providers.http_api import (
     Reply,
     RequestRejected,
     clean_text,
+    is_same_number,
     join_words,
     refused_error,
     require_covered_country,
     unavailable_error,
     unknown_code_error,
+    upper_number,
 )
 from verification.providers.name_comparison import Comparison
 from verification.values.clock import now
@@ -83,7 +84,8 @@ CODES: dict[str, tuple[Outcome, str]] = {
 LOW, LEAST, MOST = 410, 200, 900
 STANDINGS = {"003": "NONE", "004": "CURRENT", "005": "HISTORICAL"}
 LISTINGS = {"NONE": "NOT_LISTED", "CURRENT": "LISTED", "HISTORICAL": "HISTORICAL"}
-NO_RECORD = {"001", "002"}
+NO_ACCOUNTS = "002"
+NO_RECORD = {"001", NO_ACCOUNTS}
 # Metropol's letter and word for the status of an account, and our word.
 STATUSES = [
     ("A", "closed", "CLOSED"),
@@ -126,6 +128,7 @@ PRODUCTS = {
     18: "MOBILE_LOAN",
     19: "OTHER",
 }
+UNREPORTED = "No lender has reported the subject to the bureau."
 OTHER_NAME = "Lenders reported another name for this number."
 NOT_CLEAN = "The bureau does not say that nothing is listed."
 
@@ -187,7 +190,7 @@ class Metropol(Provider):
         report = REPORTS.get(inquiry.check)
         is_person = report is None or report.identity == PERSON
         key = "idNumber" if is_person else "registrationNumber"
-        number = re.sub(r"\s", "", str(inquiry.subject.get(key) or ""))
+        number = upper_number(inquiry.subject.get(key))
         if report is None or not number:
             raise refused_error(SOURCE, "cannot be asked this")
         body = _body(report, number, inquiry)
@@ -198,7 +201,7 @@ class Metropol(Provider):
             if outcome != "CLOCK":
                 break
         if outcome in {"CLOCK", "NO_ANSWER"}:
-            raise unavailable_error(SOURCE, why)
+            raise unavailable_error(SOURCE, why, may_be_charged=outcome != "CLOCK")
         if outcome == "REFUSED":
             raise refused_error(SOURCE, why)
         if outcome == "SAME":
@@ -264,7 +267,8 @@ def _outcome(answer: Answer) -> tuple[Outcome, str]:
 def _data(answer: Answer, number: str) -> Answer:
     """Return the record: production may wrap it in `data`, the test server does not."""
     data = answer.record("data") if isinstance(answer.get("data"), dict) else answer
-    if str(data.get("identity_number", number)) != number:
+    told = data.text("identity_number")
+    if told and not is_same_number(told, number):
         raise unavailable_error(SOURCE, "answered about somebody else")
     return data
 
@@ -311,13 +315,15 @@ def standing(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
 def accounts(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
     """Make the finding of a standard or full report on a person or a company."""
     subject = inquiry.subject
-    if data is not None and str(data.get("delinquency_code")) == "001":
+    code = str((data or Answer()).get("delinquency_code"))
+    if code == "001":
         data = None
     found = data or Answer()
-    if data is not None and not isinstance(found.get("account_info"), list):
+    is_told = code == NO_ACCOUNTS or isinstance(found.get("account_info"), list)
+    if data is not None and not is_told:
         raise unavailable_error(SOURCE, "answered without accounts")
     listed = [_account(account) for account in found.records("account_info")]
-    status = STANDINGS.get(str(found.get("delinquency_code")))
+    status = STANDINGS.get(code)
     points = found.points()
     full = inquiry.check != "CRB_STANDARD"
     details, match = _subject_details(subject, data)
@@ -327,6 +333,9 @@ def accounts(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
     details |= _account_figures(listed, is_found=data is not None)
     details |= _behaviour(found) if full else {}
     flags = _common_flags(subject, data, details, match)
+    if code == NO_ACCOUNTS and not listed:
+        # Other members may still hold something against the subject.
+        flags["NO_CREDIT_RECORD"] = UNREPORTED
     if status == "CURRENT" or details["nonPerformingAccounts"]:
         bad = "An account is more than 90 days in arrears, or written off."
         flags["NON_PERFORMING_ACCOUNT"] = bad
@@ -374,7 +383,7 @@ def _common_flags(
     match: Comparison | None,
 ) -> dict[str, str]:
     if data is None:
-        return {"NO_CREDIT_RECORD": "No lender has reported the subject to the bureau."}
+        return {"NO_CREDIT_RECORD": UNREPORTED}
     flags = name_flags(subject, match, OTHER_NAME)
     if not _is_compared(subject, details, match):
         flags["NAME_NOT_COMPARED"] = NO_NAME
