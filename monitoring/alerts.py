@@ -58,6 +58,8 @@ LEVEL_RANKS = {
     RiskLevel.HIGH: 2,
 }
 FLAG_RANKS = {"LOW": 0, "MEDIUM": 1, "HIGH": 2}
+# Flags that only a source which tells this output field can raise.
+FLAG_FIELDS = {"PIN_INACTIVE": "pinStatus", "DECEASED": "lifeStatus"}
 ALERT_RANKS = list(Severity)
 TITLES = {"riskLevel": "risk level changed", "flags": "flags changed"}
 MESSAGE_LENGTH = 1000
@@ -244,7 +246,8 @@ def _move_baseline(
         return []
     if baseline.run_number > run.number or baseline.result_id == result.pk:
         return None
-    old, new = baseline.said, snapshot_of(result)
+    old = baseline.said
+    new = snapshot_of(result, old)
     baseline.result_id, baseline.run_number, baseline.said = result.pk, run.number, new
     baseline.completed_at = result.completed_at
     baseline.unanswered = 0
@@ -260,19 +263,36 @@ def _move_baseline(
     return find_changes(result.name, old, new) if old else []
 
 
-def snapshot_of(result: CheckResult) -> Snapshot:
+def snapshot_of(result: CheckResult, old: Snapshot | None = None) -> Snapshot:
+    """Return the result's snapshot; what its source never tells is as in `old`.
+
+    That is the output fields, flags that rest on them, and a risk level that would fall
+    or be unknown for their want.
+    """
     finding = result.finding or {}
-    flags: dict[str, str] = {}
+    untold = {*(finding.get("evidence") or {}).get("fieldsNotTold", [])}
+    before = old or {"riskLevel": result.risk_level, "flags": {}, "details": {}}
+    kept = {
+        code: severity
+        for code, severity in before["flags"].items()
+        if FLAG_FIELDS.get(code) in untold
+    }
+    flags = dict(kept)
     for flag in finding["flags"]:
         code, severity = flag["code"], flag["severity"]
         flags[code] = max(
             severity, flags.get(code, severity), key=FLAG_RANKS.__getitem__
         )
-    return {
-        "riskLevel": result.risk_level,
-        "flags": flags,
-        "details": finding["details"],
+    level = result.risk_level
+    is_unsure = level == RiskLevel.UNKNOWN and untold & {*FLAG_FIELDS.values()}
+    if kept or is_unsure:
+        level = max(
+            before["riskLevel"], level, key=lambda one: LEVEL_RANKS[RiskLevel(one)]
+        )
+    details = {k: v for k, v in before["details"].items() if k in untold} | {
+        k: v for k, v in finding["details"].items() if k not in untold
     }
+    return {"riskLevel": level, "flags": flags, "details": details}
 
 
 def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:

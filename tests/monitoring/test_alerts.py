@@ -148,6 +148,49 @@ def test_runs_of_one_job_are_compared_in_their_order(api: Api, made):
     assert [(c["old"], c["new"]) for c in found] == [("b", "a"), ("a", "b")]
 
 
+# Answers of a source that tells whether the person lives, and of one that never does:
+# risk level, flags, output fields, fields not told.
+ALIVE = "LOW", {}, {"lifeStatus": None, "citizenship": "KE"}, []
+DEAD = "HIGH", {"DECEASED": "HIGH"}, {"lifeStatus": "DECEASED", "citizenship": "KE"}, []
+UNTOLD = ["lifeStatus", "citizenship"]
+BLIND = "UNKNOWN", {}, {"lifeStatus": None, "citizenship": None}, UNTOLD
+OTHER_NAME = "MEDIUM", {"NAME_MISMATCH": "MEDIUM"}, BLIND[2], UNTOLD
+
+
+@pytest.mark.parametrize(
+    ("answers", "alerts"),
+    [
+        ([ALIVE, BLIND, ALIVE], []),
+        ([DEAD, BLIND, DEAD], []),
+        ([DEAD, BLIND, BLIND, ALIVE], [("INFO", "gone")]),
+        ([ALIVE, BLIND, DEAD], [("CRITICAL", "new flag DECEASED")]),
+        ([BLIND, DEAD], [("CRITICAL", "new flag DECEASED")]),
+        ([DEAD, OTHER_NAME], [("WARNING", "IDENTITY: new flag NAME_MISMATCH.")]),
+        ([ALIVE, OTHER_NAME], [("WARNING", "level went from LOW to MEDIUM")]),
+    ],
+)
+def test_what_a_source_never_tells_is_no_change(api: Api, made, answers, alerts):
+    Baseline.objects.all().delete()
+    for level, flags, details, untold in answers:
+        run = launch_next_run(api)
+        complete_run(run, **details)
+        result = CheckResult.objects.get(report=run.report_id)
+        result.risk_level = level
+        result.finding |= {
+            "flags": [{"code": c, "severity": s} for c, s in flags.items()],
+            "evidence": {"fieldsNotTold": untold},
+        }
+        result.save()
+        compare_reports(run)
+
+    found = list_alerts(api)
+    assert [alert["severity"] for alert in found] == [
+        severity for severity, _ in alerts
+    ]
+    for alert, (_, words) in zip(found, alerts, strict=True):
+        assert words in alert["message"]
+
+
 def test_check_completed_by_a_retry_is_compared(api: Api):
     made = create_rule(api, id_number=CHANGING)
     run_rules(api)
