@@ -39,8 +39,8 @@ JOINERS = "\u200c\u200d"
 # Spreadsheets read a cell that begins with one of these as a formula.
 # Some read the full-width signs of East Asian keyboards alike.
 FORMULA_SIGNS = "-=+@\uff1d\uff0b\uff0d\uff20"
-# Where spreadsheets separate cells by semicolons, one of ours becomes several, as they
-# see no quotes around it. The place is for the mark of a text.
+# A spreadsheet that separates cells by semicolons splits a cell at each of them. The
+# gap in braces is the place of the apostrophe that marks a text.
 FORMULA = '(?:^{0}(?=[{1}\\t\\r\\n])|([;\\r\\n]"*){0}(?=[{1}]))'
 UNMARKED, MARKED = (re.compile(FORMULA.format(m, FORMULA_SIGNS)) for m in ("", "'"))
 
