@@ -67,7 +67,7 @@ OWN_STAGES = {
     )
 }
 # The mails of each kind, which strangers can have sent, that an address gets in a day.
-# Of links for a new password it is in an hour, as long as each works.
+# A link for a new password works for an hour: its number is that of an hour.
 MOST_MAILS = {
     Kind.ACCOUNT_CONFIRM: 10,
     Kind.ACCOUNT_EXISTS: 10,
