@@ -21,7 +21,6 @@ from verification.db.ids import time_of_id
 from verification.db.models import DatedRow, Row
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
-from verification.values import clock
 from verification.values.clock import now
 from verification.values.formats import one_line
 from verification.values.networks import MAX_LENGTH, MAX_NETWORKS
@@ -259,9 +258,7 @@ class Workspace(DatedRow):
 
     def suspend(self, reason: str) -> bool:
         """Refuse its keys and hold its jobs. Returns False if it is suspended."""
-        return self._set_suspension(
-            True, suspended_at=clock.now(), suspension_reason=reason
-        )
+        return self._set_suspension(True, suspended_at=now(), suspension_reason=reason)
 
     @transaction.atomic
     def resume(self) -> bool:
@@ -612,7 +609,7 @@ class ApiKey(DatedRow):
 
     @property
     def is_usable(self) -> bool:
-        moment = clock.now()
+        moment = now()
         return not (
             (self.revoked_at and self.revoked_at <= moment)
             or (self.expires_at and self.expires_at <= moment)
@@ -852,9 +849,7 @@ def purge_notes() -> None:
     """
     days = F("workspace__retention_days") * timedelta(days=1)
     retention = ExpressionWrapper(days, output_field=models.DurationField())
-    old = Note.objects.filter(
-        text__isnull=False, created_at__lt=clock.now() - retention
-    )
+    old = Note.objects.filter(text__isnull=False, created_at__lt=now() - retention)
     Note.objects.filter(pk__in=old.values("pk")[:1000]).update(text=None)
 
 

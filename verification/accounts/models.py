@@ -9,7 +9,6 @@ from django.db import models
 
 from verification.db.models import DatedRow
 from verification.jobs.queue import job
-from verification.values import clock
 from verification.values.clock import now
 from workspaces.logins import unconfirmed_users
 
@@ -125,5 +124,5 @@ class StaffInvitation(DatedRow):
 @job
 def purge_unconfirmed_users() -> None:
     """Delete old users without a confirmed address or a login."""
-    before = clock.now() - UNCONFIRMED_LIFETIME
+    before = now() - UNCONFIRMED_LIFETIME
     unconfirmed_users().filter(date_joined__lt=before).delete()

@@ -18,7 +18,6 @@ from verification.db.encryption import EncryptedJSONField, KeyedHashField
 from verification.db.models import DatedRow, Row
 from verification.jobs.queue import job
 from verification.reports.models import IDENTIFIERS
-from verification.values import clock
 from verification.values.clock import now
 from workspaces.models import Environment, Workspace
 
@@ -146,7 +145,7 @@ class ColumnMapping(Row):
 @job
 def purge_uploads() -> int:
     """Delete uploads that nobody has ordered in time; return how many."""
-    before = clock.now() - UPLOAD_RETENTION
+    before = now() - UPLOAD_RETENTION
     deleted, _ = Upload.objects.filter(created_at__lt=before).delete()
     return deleted
 

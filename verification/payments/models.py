@@ -19,7 +19,6 @@ from verification.db.encryption import EncryptedJSONField
 from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.reports.models import Report, ReportStatus
-from verification.values import clock
 from verification.values.clock import now
 from workspaces.models import Account, Environment, Workspace
 
@@ -112,7 +111,7 @@ class Payment(Row):
         """Save the status, and mark the report as changed. The caller holds both."""
         self.status = status
         self.save(update_fields=["status", "paid_at"])
-        Report.objects.filter(pk=self.report_id).update(updated_at=clock.now())
+        Report.objects.filter(pk=self.report_id).update(updated_at=now())
 
 
 class CheckoutStatus(models.TextChoices):
@@ -430,10 +429,7 @@ class Checkout(DatedRow):
     @property
     def is_overdue_prompt(self) -> bool:
         """True if the payer may leave the waiting prompt and pay another way."""
-        return (
-            self.is_waiting_prompt
-            and clock.now() >= self.prompt_ends_at + PROMPT_MARGIN
-        )
+        return self.is_waiting_prompt and now() >= self.prompt_ends_at + PROMPT_MARGIN
 
     @property
     def review_flag_labels(self) -> list[str]:

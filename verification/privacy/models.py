@@ -22,7 +22,6 @@ from verification.db.encryption import (
 from verification.db.ids import number_index, number_of_id
 from verification.db.models import DatedRow, Row
 from verification.reports.models import Report
-from verification.values import clock
 from verification.values.clock import now
 from workspaces.models import Environment, Workspace
 
@@ -64,7 +63,7 @@ class SubjectRequests(models.QuerySet["SubjectRequest"]):
         return self.open().exclude(environment=Environment.SANDBOX)
 
     def overdue(self) -> SubjectRequests:
-        return self.clocked().filter(due_at__lt=clock.now())
+        return self.clocked().filter(due_at__lt=now())
 
 
 class SubjectRequest(Row):
@@ -156,7 +155,7 @@ class SubjectRequest(Row):
     @property
     def is_overdue(self) -> bool:
         is_clocked = self.environment != Environment.SANDBOX
-        return is_clocked and self.answered_at is None and self.due_at < clock.now()
+        return is_clocked and self.answered_at is None and self.due_at < now()
 
 
 class CorrectionStatus(models.TextChoices):
@@ -537,7 +536,7 @@ class Hold(DatedRow):
 
     @property
     def is_open(self) -> bool:
-        return self.released_at is None and self.ends_at > clock.now()
+        return self.released_at is None and self.ends_at > now()
 
 
 class Channel(models.TextChoices):

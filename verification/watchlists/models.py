@@ -16,7 +16,6 @@ from django.db import models
 from django.db.models import Q
 
 from verification.db.models import Row
-from verification.values import clock
 from verification.values.clock import now
 
 
@@ -123,7 +122,7 @@ def check_lists(
     for name, days in required.items():
         if name not in confirmed:
             texts.append(f"The {name} list has not been loaded.")
-        elif confirmed[name] < clock.now() - timedelta(days=days):
+        elif confirmed[name] < now() - timedelta(days=days):
             texts.append(f"The {name} list was not loaded for {days} days.")
     hint = "verification load_watchlist loads it; until then nobody is screened."
     return [Warning(each, hint=hint, id="watchlists.W001") for each in texts]
