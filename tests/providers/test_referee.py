@@ -1,4 +1,5 @@
 import re
+from datetime import date
 
 import pytest
 
@@ -8,12 +9,13 @@ from verification.checks.catalogue import CATALOGUE
 from verification.providers.name_comparison import employers_alike, jobs_alike
 from verification.providers.referee import FLAGS, TOLERANCE, compare_employment
 
+ASKED_ON = date(2026, 11, 20)
 (CHECK,) = [entry for entry in CATALOGUE if entry.name == "EMPLOYER_VERIFICATION"]
 
 
 def finding_of(stated=None, **said):
     return compare_employment(
-        {**EMPLOYMENT_INPUTS, **(stated or {})}, ANSWERS | said, "reference"
+        {**EMPLOYMENT_INPUTS, **(stated or {})}, ANSWERS | said, ASKED_ON, "reference"
     )
 
 
@@ -78,7 +80,7 @@ def test_matching_answers_are_clear():
 
 @pytest.mark.parametrize("answers", [ANSWERS, NOT_EMPLOYED])
 def test_details_are_the_output_fields_in_their_order(answers):
-    finding = compare_employment(EMPLOYMENT_INPUTS, answers, "reference")
+    finding = compare_employment(EMPLOYMENT_INPUTS, answers, ASKED_ON, "reference")
     assert list(finding.details) == CHECK.output_fields
 
 
@@ -92,9 +94,22 @@ def test_details_are_the_output_fields_in_their_order(answers):
         ({}, {"employedTo": None}, "NO_MATCH"),
         ({}, {"employedTo": None, "stillEmployed": True}, "NO_MATCH"),
         ({}, {"employedTo": None, "stillEmployed": False}, "MATCH"),
-        ({"employmentEnd": None}, {"employedFrom": None}, None),
+        # A start without an end means that the employment goes on.
         ({"employmentEnd": None}, {"employedTo": None}, "MATCH"),
-        ({"employmentEnd": None}, {"employedTo": "2020-01-01"}, "MATCH"),
+        ({"employmentEnd": None}, {"employedFrom": None}, "NO_MATCH"),
+        ({"employmentEnd": None}, {"employedTo": "2020-01-01"}, "NO_MATCH"),
+        ({"employmentEnd": None}, {"employedTo": "2026-10-19"}, "NO_MATCH"),
+        ({"employmentEnd": None}, {"employedTo": "2026-10-20"}, "MATCH"),
+        ({"employmentEnd": None}, {"employedTo": "2026-11-25"}, "MATCH"),
+        (
+            {"employmentEnd": None},
+            {"employedFrom": None, "employedTo": None, "stillEmployed": False},
+            None,
+        ),
+        # The last day is near, or to come.
+        ({"employmentEnd": "2026-10-19"}, {"employedTo": None}, "NO_MATCH"),
+        ({"employmentEnd": "2026-10-20"}, {"employedTo": None}, "MATCH"),
+        ({"employmentEnd": "2027-06-30"}, {"employedTo": None}, "MATCH"),
         (dict.fromkeys(["employmentStart", "employmentEnd"]), {}, None),
     ],
 )
@@ -139,9 +154,8 @@ def test_summary_names_the_worst_flag():
     assert re.search(
         r"differences.*not hire", finding_of(jobTitle="x", wouldRehire="NO").summary
     )
-    assert (
-        "no record" in compare_employment(EMPLOYMENT_INPUTS, NOT_EMPLOYED, "r").summary
-    )
+    unknown = compare_employment(EMPLOYMENT_INPUTS, NOT_EMPLOYED, ASKED_ON, "r")
+    assert "no record" in unknown.summary
 
 
 def test_flags_have_the_scores_of_the_page():

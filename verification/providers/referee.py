@@ -41,11 +41,16 @@ REHIRE = {"YES": True, "NO": False}
 TOLERANCE = timedelta(days=31)
 
 
-def compare_employment(subject: Answers, answers: Answers, reference: str) -> Finding:
-    """Make the finding. Members that the subject did not state stay uncompared."""
+def compare_employment(
+    subject: Answers, answers: Answers, asked_on: date, reference: str
+) -> Finding:
+    """Make the finding. Members that the subject did not state stay uncompared.
+
+    `asked_on` is the day of the order, for employments that go on.
+    """
     details = _not_employed(subject, answers)
     if answers["employed"]:
-        details |= _employed(subject, answers)
+        details |= _employed(subject, answers, asked_on)
     codes = _codes(subject, details)
     return Finding(
         summary=_summary(codes),
@@ -81,7 +86,7 @@ def _not_employed(subject: Answers, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _employed(subject: Answers, answers: Answers) -> dict[str, Any]:
+def _employed(subject: Answers, answers: Answers, asked_on: date) -> dict[str, Any]:
     return {
         "employerName": answers["employer"],
         "employerMatch": employers_alike(subject["employerName"], answers["employer"]),
@@ -93,29 +98,35 @@ def _employed(subject: Answers, answers: Answers) -> dict[str, Any]:
         ),
         "employmentStart": answers["employedFrom"],
         "employmentEnd": answers["employedTo"],
-        "datesMatch": _dates_alike(subject, answers),
+        "datesMatch": _dates_alike(subject, answers, asked_on),
         "wouldRehire": REHIRE.get(answers["wouldRehire"]),
     }
 
 
-def _dates_alike(subject: Answers, answers: Answers) -> Likeness | None:
+def _dates_alike(subject: Answers, answers: Answers, asked_on: date) -> Likeness | None:
     """Compare the dates that both have given, if there are any.
 
-    A stated end differs from an employment that still lasts.
+    A stated start without an end means that the employment goes on.
     """
-    end = answers["employedTo"]
-    is_lasting = answers.get("stillEmployed", end is None)
-    told = [
-        (subject.get("employmentStart"), answers["employedFrom"]),
-        (subject.get("employmentEnd"), end or is_lasting),
-    ]
-    alike = [
-        theirs is not True
-        and abs(date.fromisoformat(ours) - date.fromisoformat(theirs)) <= TOLERANCE
-        for ours, theirs in told
-        if ours and theirs
-    ]
+    start, end = subject.get("employmentStart"), subject.get("employmentEnd")
+    first, last = answers["employedFrom"], answers["employedTo"]
+    is_lasting = answers.get("stillEmployed", last is None)
+    alike = []
+    if start and first:
+        alike.append(_is_near(start, first))
+    if (start or end) and (last or is_lasting):
+        # An employment that goes on ends on the day of the order or later.
+        known = end or last
+        alike.append(
+            _is_near(end, last)
+            if end and last
+            else not known or date.fromisoformat(known) >= asked_on - TOLERANCE
+        )
     return ("MATCH" if all(alike) else "NO_MATCH") if alike else None
+
+
+def _is_near(ours: str, theirs: str) -> bool:
+    return abs(date.fromisoformat(ours) - date.fromisoformat(theirs)) <= TOLERANCE
 
 
 def _codes(subject: Answers, details: Mapping[str, Any]) -> list[str]:

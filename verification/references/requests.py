@@ -12,6 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.expressions import CombinedExpression
+from django.utils.timezone import localdate
 
 from verification import links
 from verification.checks.due_checks import Claim, make_due
@@ -238,8 +239,9 @@ def _reference_outcome(claimed: Claim, reference: Reference) -> Outcome:
             subject, answers = claimed.subject, reference.answers
             if subject is None or answers is None:
                 return ERASED
+            asked_on = localdate(claimed.report.created_at)
             return completed_with(
-                compare_employment(subject, answers, str(reference.pk))
+                compare_employment(subject, answers, asked_on, str(reference.pk))
             )
         case ReferenceStatus.DECLINED:
             return DECLINED
