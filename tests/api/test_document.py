@@ -78,6 +78,18 @@ def test_every_operation_can_be_found_and_named():
     assert [server["url"] for server in document()["servers"]] == ["/"]
 
 
+def test_answers_about_a_subject_can_be_erased():
+    erasable = [e for e in OPERATIONS if "AnswerErased" in json.dumps(e["responses"])]
+
+    assert {each["operationId"] for each in erasable} == {
+        "createRule",
+        "decideReport",
+        "actOnConsent",
+        "actOnPayment",
+        "actOnReference",
+    }
+
+
 def test_every_list_takes_a_page_and_its_size():
     pages = {name for name, schema in SCHEMAS.items() if "totalPages" in str(schema)}
     lists = 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.utils.timezone import now
 
+from monitoring import runs
 from monitoring.models import Rule, Run, locked_rules
 from tests.sandbox.test_references import ASKED
 from tests.world.clients import HOSTED, Api, person
@@ -259,19 +260,19 @@ def test_skip_reminds_the_referee_whose_reminder_is_due_first(api: Api):
 
 
 def test_run_is_launched_and_the_rule_moves_to_the_time_after(api: Api):
-    made = create_rule(api, cadence="MONTHLY")
+    rule = create_rule(api, cadence="MONTHLY")
     api.work()
-    path, first = f"monitoring/{made['id']}", Rule.objects.get().next_run_at
+    path, first = f"monitoring/{rule['id']}", Rule.objects.get().next_run_at
 
     answers = [skip(api, path), skip(api, path)]
 
     assert [answer["done"]["name"] for answer in answers] == [N.MONITORING_RUN] * 2
     assert answers[0]["next"] == answers[1]["done"]
     assert Rule.objects.get().next_run_at > first + 55 * DAY
-    runs = Run.objects.order_by("number")
-    assert [a["reportId"] for a in answers] == [str(run.report_id) for run in runs[1:]]
-    assert runs[1].due_at == first
-    assert runs[1].created_at < now()
+    made = Run.objects.order_by("number")
+    assert [a["reportId"] for a in answers] == [str(run.report_id) for run in made[1:]]
+    assert made[1].due_at == first
+    assert made[1].created_at < now()
 
 
 def test_run_that_nobody_can_pay_pauses_the_rule(api: Api):
@@ -283,6 +284,17 @@ def test_run_that_nobody_can_pay_pauses_the_rule(api: Api):
     assert (answer["reportId"], answer["next"]) == (None, None)
     assert "paused" in answer["done"]["effect"]
     assert Rule.objects.get().pause_reason == "INSUFFICIENT_BALANCE"
+
+
+def test_run_is_refused_when_the_balance_is_spent_meanwhile(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    path = f"monitoring/{store_rule(api).pk}"
+    api.post("/sandbox/balance", {"available": 0})
+    monkeypatch.setattr(runs, "_can_pay", lambda *read_before: lambda rule: True)
+
+    assert refused(api, path) == "insufficient-balance"
+    assert Rule.objects.get().pause_reason == ""
 
 
 def test_rule_of_a_suspended_workspace_is_not_skipped(api: Api):

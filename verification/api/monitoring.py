@@ -163,7 +163,7 @@ class MonitoringViewSet(OperationViewSet):
         idempotent_as="POST /monitoring",
         status=201,
         answer=RuleBody,
-        problems=("insufficient-balance",),
+        problems=("insufficient-balance", "answer-erased"),
     )
     def create(self, request: Request) -> Response:
         """Create a rule. Its first run starts at once, and later runs are compared with

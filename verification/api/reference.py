@@ -79,7 +79,8 @@ class Operation:
 
     @property
     def scope(self) -> str:
-        return str(self.source.get("x-required-scope", ""))
+        keys = self.source["security"]
+        return "".join(scope for key in keys for scope in key.get("Bearer", ()))
 
     def fits(self, words: Sequence[str]) -> bool:
         text = f"{self.title} {self.method} {self.path} {self.id}".lower()

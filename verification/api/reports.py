@@ -152,6 +152,7 @@ class ReportViewSet(OperationViewSet):
         """Launch a draft, which bills it.
 
         While consent or payment is outstanding, the answer is 409 and nothing changes.
+        Pointers of a 400 lead into the body of `editDraft`, which mends the draft.
         """
         launch(self.client, reportId)
         return _report_body(self.client, reportId)
@@ -319,7 +320,12 @@ class ReportViewSet(OperationViewSet):
         idempotent_as="POST /reports/{reportId}/decision",
         status=201,
         answer=DecisionBody,
-        problems=("report-not-decidable", "decision-conflict", "report-erased"),
+        problems=(
+            "report-not-decidable",
+            "decision-conflict",
+            "answer-erased",
+            "report-erased",
+        ),
     )
     def decision(self, request: Request, reportId: UUID) -> Response:
         """Approve or decline a report that has ended, or give it to a person to review.

@@ -208,6 +208,7 @@ def _action_on_report(name: str, summary: str, path: str, **declared: Any) -> An
         validates_body=False,
         idempotent_as=f"POST /sandbox/reports/{{reportId}}/{path}",
         answer=CreatedReport,
+        problems=("answer-erased",),
         **declared,
     )
 

@@ -63,7 +63,7 @@ def _next(name: str, summary: str, scope: Scope) -> Any:
     return next_moment
 
 
-def _skip(name: str, summary: str, scope: Scope, path: str) -> Any:
+def _skip(name: str, summary: str, scope: Scope, path: str, *problems: str) -> Any:
     """Declare the operation that does the next due moment of an object now."""
 
     @action(detail=True, methods=["post"])
@@ -73,7 +73,7 @@ def _skip(name: str, summary: str, scope: Scope, path: str) -> Any:
         scope=scope,
         idempotent_as=f"POST /sandbox/{path}/skip",
         answer=Skipped,
-        problems=("nothing-due",),
+        problems=("nothing-due", *problems),
     )
     def skip(view: _SkipViewSet, request: Request, **ids: UUID) -> Response:
         """Do now what is due next, and nothing else.
@@ -128,6 +128,8 @@ class RuleSkipViewSet(_SkipViewSet):
         "Skip to the next run",
         Scope.MONITORING_WRITE,
         "monitoring/{monitoringId}",
+        # The balance is spent after the rule was found able to pay.
+        "insufficient-balance",
     )
 
     def launched_report(self, pk: UUID, done: Due[Any]) -> UUID | None:

@@ -217,12 +217,13 @@ KEY_CODES = (
     "authentication-required",
     "invalid-api-key",
     "wrong-environment",
+    "insufficient-scope",
     "network-not-allowed",
     "workspace-suspended",
+    "https-required",
     "rate-limited",
 )
 IDEMPOTENCY_CODES = (
-    "answer-erased",
     "idempotency-in-progress",
     "idempotency-key-reused",
 )
@@ -501,11 +502,6 @@ class OperationSchema(AutoSchema):
         scope = self.operation.scope
         return f"{text}\n\nNeeds the scope `{scope}`." if scope else text
 
-    def get_extensions(self) -> Schema:
-        scope = self.operation.scope
-        extensions = dict(super().get_extensions())
-        return {**extensions, "x-required-scope": scope} if scope else extensions
-
     # drf-spectacular has public names for neither of these two.
     def _is_list_view(self, serializer: Any = None) -> bool:
         # Only the action matters: the envelope of a list is a shape of its own.
@@ -540,8 +536,6 @@ class OperationSchema(AutoSchema):
         yield from COMMON_CODES
         if self.takes_key:
             yield from KEY_CODES
-        if self.operation.scope:
-            yield from ("insufficient-scope", "https-required")
         if self.method in {"POST", "PUT", "PATCH"}:
             yield from BODY_CODES
         if "{" in self.path:
