@@ -631,6 +631,22 @@ def test_listener_stores_the_cursor_of_empty_pages(package, stored):
         assert stored.Place(client.settings).cursor == "after-none"
 
 
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_listener_goes_on_after_a_refusal_that_passes(
+    package, stored, status: int, monkeypatch: pytest.MonkeyPatch
+):
+    listening = import_module(f"{package.__name__}._listener")
+    monkeypatch.setattr(listening, "PAUSE_SECONDS", 0)
+    answers = [problem("unavailable", status), problem("invalid-api-key", 401)]
+    with (
+        AnsweringServer(*answers) as server,
+        package.Client(KEY, server.url, max_retries=0) as client,
+    ):
+        stored.Place(client.settings).move("start")
+        with pytest.raises(package.Problem, match="invalid-api-key"):
+            listening.listen(client, "localhost:3000", [])
+
+
 def test_listener_begins_at_the_end_by_the_clock_of_the_service(package):
     listening = import_module(f"{package.__name__}._listener")
     date_of_service = {"Date": "Fri, 01 Jan 2021 00:00:00 GMT"}

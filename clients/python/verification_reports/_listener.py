@@ -40,10 +40,16 @@ def listen(client: Client, url: str, names: Sequence[str]) -> None:
                 _say(f"{error}; trying again")
                 time.sleep(PAUSE_SECONDS)
             except Problem as problem:
-                if problem.code != "cursor-expired":
+                if problem.code == "cursor-expired":
+                    _say(
+                        "Events after the last one are deleted; going on with new ones."
+                    )
+                    place.move(newest_cursor(client))
+                elif problem.status == 429 or problem.status >= 500:
+                    _say(f"{problem}; trying again")
+                    time.sleep(max(PAUSE_SECONDS, problem.retry_after or 0.0))
+                else:
                     raise
-                _say("Events after the last one are deleted; going on with new ones.")
-                place.move(newest_cursor(client))
 
 
 def local_url(text: str) -> str:
