@@ -311,7 +311,7 @@ CATALOGUE = [
             _input(
                 "phone",
                 "Telephone number",
-                "Finds mobile loans that are filed under it.",
+                "Not sent: the bureau finds mobile loans by the ID number.",
                 "PHONE",
                 required=False,
             ),

@@ -59,18 +59,18 @@ PERSON, COMPANY = "001", "005"
 LOAN = {"loan_amount": 10000}
 REASON = {"report_reason": 3}
 
-Outcome = Literal["FOUND", "NOT_FOUND", "NO_ANSWER", "CLOCK", "SAME", "REFUSED"]
+Outcome = Literal["FOUND", "NOT_FOUND", "CLOCK", "SAME", "REFUSED"]
 CODES: dict[str, tuple[Outcome, str]] = {
     "": ("FOUND", ""),
     "200": ("FOUND", ""),
     "1010": ("FOUND", ""),
     "E017": ("NOT_FOUND", ""),
-    "E019": ("NO_ANSWER", "has no answer at present"),
     "E002": ("REFUSED", "misses the key"),
     "E003": ("REFUSED", "does not authorise the account, or the port is another's"),
     "E004": ("REFUSED", "does not take the key"),
     "E016": ("REFUSED", "does not sell this report to the account"),
     "E018": ("REFUSED", "answers about test identities alone at this address"),
+    "E019": ("REFUSED", "does not take this kind of number from the account"),
     "E023": ("REFUSED", "misses the time of the request"),
     "E024": ("CLOCK", "does not take the time of the request"),
     "E025": ("CLOCK", "does not take the time of the request"),
@@ -200,8 +200,8 @@ class Metropol(Provider):
             outcome, why = _outcome(answer)
             if outcome != "CLOCK":
                 break
-        if outcome in {"CLOCK", "NO_ANSWER"}:
-            raise unavailable_error(SOURCE, why, may_be_charged=outcome != "CLOCK")
+        if outcome == "CLOCK":
+            raise unavailable_error(SOURCE, why, may_be_charged=False)
         if outcome == "REFUSED":
             raise refused_error(SOURCE, why)
         if outcome == "SAME":
@@ -243,6 +243,7 @@ def request_hash(private: str, body: bytes, public: str, stamp: str) -> str:
 
 
 def _body(report: ReportProduct, number: str, inquiry: Inquiry) -> bytes:
+    """Return the request. No report takes a phone; an unknown member is an error."""
     body: dict[str, Any] = {
         "report_type": report.type,
         "identity_number": number,
