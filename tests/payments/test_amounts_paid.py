@@ -384,11 +384,16 @@ def test_database_refuses_counted_amounts_that_do_not_add_up(api: Api):
 
 
 @pytest.mark.parametrize("how", ["cancel", "edit"])
-def test_open_checkout_expires_at_the_provider_when_its_payment_ends(
-    stripe_taker: FakeStripe, live_api: Api, how: str
+@pytest.mark.parametrize("is_declined", [False, True])
+def test_unfinished_checkout_expires_at_the_provider_when_its_payment_ends(
+    stripe_taker: FakeStripe, live_api: Api, how: str, *, is_declined: bool
 ):
     made = live_api.create(candidate_item(), draft=True)
     first, second = open_page(made), None
+    if is_declined:
+        stripe_taker.fail(first.reference)
+        poll_checkouts(first)
+        assert first.status == "FAILED"
     Checkout.objects.update(url="")
     second = open_page(made)
     # The payer pays the second one before the service expires it.

@@ -25,6 +25,7 @@ from verification.payments.links import expire_payments, remind_payers
 from verification.payments.models import Checkout, Payment, Refund
 from verification.payments.refunds import send_refunds
 from verification.privacy.withdrawals import withdraw
+from verification.providers.payment_provider import CheckoutState
 from webhooks.models import Event
 
 PAST = timedelta(minutes=1)
@@ -89,9 +90,12 @@ def test_failed_attempt_expires_as_well(api: Api):
     assert api.report(made["id"])["status"] == "FAILED"
 
 
-def test_open_checkout_delays_the_expiry(api: Api):
+@pytest.mark.parametrize("is_declined", [False, True])
+def test_unfinished_checkout_delays_the_expiry(api: Api, *, is_declined: bool):
     made = api.create(candidate_item())
     checkout = open_page(made)
+    if is_declined:
+        end_checkout(checkout, CheckoutState.FAILED)
     Payment.objects.update(expires_at=now() - PAST)
     expire_payments()
     assert api.report(made["id"])["status"] == "PENDING_PAYMENT"

@@ -10,7 +10,7 @@ from tests.world.payments import candidate_item
 from tests.world.refunds import send_waiting_refunds
 from tests.world.threads import run_at_once
 from verification.payments.audit import audit_everything
-from verification.payments.checkouts import open_prompt, send_prompt
+from verification.payments.checkouts import open_checkout, open_prompt, send_prompt
 from verification.payments.models import Checkout, OperatorAlert, Payment, Refund
 
 
@@ -46,6 +46,7 @@ def refused(api: Api, report_id: str, action: str) -> list[str]:
         ("twice", "RUNNING", "PAID"),
         ("expire", "FAILED", "EXPIRED"),
         ("less expire", "FAILED", "EXPIRED"),
+        ("fail expire", "FAILED", "EXPIRED"),
     ],
 )
 def test_payer_acts(api: Api, asked: str, actions: str, status: str, payment: str):
@@ -112,6 +113,15 @@ def test_prompt_on_the_phone_is_paid(api: Api, asked: str):
     assert refused(api, asked, "less") == ["pay", "cancel", "expire"]
     assert act(api, asked, "pay")["status"] == "RUNNING"
     assert Checkout.objects.count() == 1
+
+
+def test_payer_acts_before_the_provider_has_the_checkout(api: Api, asked: str):
+    payment = Payment.objects.get()
+    open_checkout(payment.pk, payment.generation)
+    open_prompt(payment.pk, payment.generation, "+254712345678", "en")
+
+    assert refused(api, asked, "pay") == ["expire"]
+    assert act(api, asked, "expire")["paymentState"]["status"] == "EXPIRED"
 
 
 def test_report_without_a_payer_takes_no_action(api: Api):

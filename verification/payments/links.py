@@ -20,7 +20,6 @@ from verification.payments.checkouts import (
 from verification.payments.models import (
     PAYABLE_STATUSES,
     Checkout,
-    CheckoutStatus,
     Payment,
     PaymentStatus,
 )
@@ -38,7 +37,7 @@ from verification.values.clock import now
 
 UNPAID_STATUSES = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
 EXPIRED_CODE, EXPIRED_MESSAGE = "PAYMENT_EXPIRED", "Nobody paid in time."
-# The link expires this much later while the payer has an open checkout.
+# The link expires this much later while the payer has an unfinished checkout.
 CHECKOUT_GRACE = timedelta(minutes=5)
 
 
@@ -95,10 +94,8 @@ class PaymentLinks(ClientLinks[Payment]):
     def close(self, report: Report, row: Payment, at: datetime) -> None:
         """Give parts back and fail the report, unless a checkout may still pay it."""
         is_asked = row.is_outstanding and report.status in PAYABLE_STATUSES
-        being_paid = Checkout.objects.filter(
-            payment_id=row.pk,
-            status=CheckoutStatus.OPEN,
-            created_at__gt=now() - CHECKOUT_LIFETIME - CHECKOUT_GRACE,
+        being_paid = Checkout.objects.unfinished(row.pk).filter(
+            created_at__gt=now() - CHECKOUT_LIFETIME - CHECKOUT_GRACE
         )
         if not is_asked or being_paid.exists():
             return

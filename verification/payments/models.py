@@ -125,6 +125,10 @@ class CheckoutStatus(models.TextChoices):
     EXPIRED = "EXPIRED"
 
 
+# A payer may pay these: after a declined card, providers let them try another one.
+UNFINISHED_STATUSES = (CheckoutStatus.OPEN, CheckoutStatus.FAILED)
+
+
 class CheckoutKind(models.TextChoices):
     """The place where the payer pays."""
 
@@ -155,6 +159,10 @@ class CheckoutQuerySet(models.QuerySet["Checkout"]):
     def paying(self, payment_id: UUID) -> CheckoutQuerySet:
         """Filter the checkouts that pay this payment: one, or several parts."""
         return self.filter(payment_id=payment_id, is_counted=True)
+
+    def unfinished(self, payment_id: UUID) -> CheckoutQuerySet:
+        """Filter the checkouts of this payment that may still be paid."""
+        return self.filter(payment_id=payment_id, status__in=UNFINISHED_STATUSES)
 
     def with_flagged_refunds(self) -> CheckoutQuerySet:
         """Filter checkouts with a refund that needs a person."""

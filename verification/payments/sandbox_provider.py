@@ -168,12 +168,13 @@ def end_sandbox_checkout(
     """End an open checkout as the payer chose, or pay one that has failed.
 
     `pays` replaces the amount request for, and `failure` says why a prompt failed.
-    Returns False, and changes nothing, if the checkout is paid already.
+    Returns False, and changes nothing, if the checkout is paid already or not stored
+    yet.
     """
     with transaction.atomic():
         checkouts = SandboxCheckout.objects.select_for_update()
-        checkout = checkouts.get(pk=reference)
-        if checkout.state == CheckoutState.PAID:
+        checkout = checkouts.filter(pk=reference).first()
+        if checkout is None or checkout.state == CheckoutState.PAID:
             return False
         checkout.state, checkout.failure = state, failure or ""
         if state == CheckoutState.PAID:

@@ -34,6 +34,7 @@ from verification.payments.alerts import raise_review_flag
 from verification.payments.disputes import record_disputes
 from verification.payments.models import (
     PROMPT_LIFETIME,
+    UNFINISHED_STATUSES,
     Checkout,
     CheckoutKind,
     CheckoutStatus,
@@ -129,14 +130,13 @@ def schedule_poll(at: datetime) -> None:
 
 
 def close_checkouts(payment_id: UUID) -> None:
-    """Close the open checkouts of a payment that has ended, once this commits.
+    """Close the unfinished checkouts of a payment that has ended, once this commits.
 
     The next poll asks the provider to expire them. Money that arrives is refunded.
     The caller has locked the report.
     """
     at = now()
-    opened = Checkout.objects.filter(payment_id=payment_id, status=CheckoutStatus.OPEN)
-    if opened.update(next_poll_at=at):
+    if Checkout.objects.unfinished(payment_id).update(next_poll_at=at):
         schedule_poll(at)
 
 
@@ -240,16 +240,18 @@ def _query_providers(
 
 
 def _unpayable_checkouts(checkouts: Sequence[Checkout]) -> set[UUID]:
-    """Return the ids of open checkouts whose payment is no longer payable."""
-    opened = [c for c in checkouts if c.status == CheckoutStatus.OPEN and c.payment_id]
+    """Return the ids of unfinished checkouts whose payment is no longer payable."""
+    unfinished = [
+        c for c in checkouts if c.status in UNFINISHED_STATUSES and c.payment_id
+    ]
     payments = Payment.objects.filter(
         # A checkout that was opened before the link expired still pays a draft.
         Q(status__in=Payment.OUTSTANDING)
         | Q(status=PaymentStatus.EXPIRED, report__status=ReportStatus.DRAFT),
-        pk__in=[checkout.payment_id for checkout in opened],
+        pk__in=[checkout.payment_id for checkout in unfinished],
     )
-    payable = set(payments.values_list("pk", flat=True)) if opened else set()
-    return {checkout.pk for checkout in opened if checkout.payment_id not in payable}
+    payable = set(payments.values_list("pk", flat=True)) if unfinished else set()
+    return {c.pk for c in unfinished if c.payment_id not in payable}
 
 
 def _query_provider(

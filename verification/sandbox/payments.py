@@ -33,6 +33,7 @@ from verification.payments.registry import provider_named
 from verification.payments.sandbox_provider import SandboxProvider, end_sandbox_checkout
 from verification.payments.settlement import settle
 from verification.providers.payment_provider import (
+    CheckoutSnapshot,
     CheckoutState,
     PromptFailure,
     ProviderEvent,
@@ -172,7 +173,9 @@ def act_as_payer(client: Client, report_id: UUID, action: PaymentAction) -> None
                 _dispute(checkout)
         case _:
             checkout = prompt or _open_checkout(payment)
-            known = SandboxCheckout.objects.get(pk=checkout.reference)
+            known = SandboxCheckout.objects.filter(pk=checkout.reference).first()
+            if known is None:
+                raise NotPossible("The prompt is being sent. Try again.", [A.EXPIRE])
             play_choice(checkout, known, action)
             _settle_open_checkouts(payment)
 
@@ -217,11 +220,14 @@ def _settle_open_checkouts(payment: Payment) -> None:
 
 
 def expire_payment(payment: Payment) -> None:
-    """End the link, and first the open checkouts, which would keep it open."""
-    opened = Checkout.objects.filter(payment_id=payment.pk, status=CheckoutStatus.OPEN)
-    for checkout in opened:
+    """End the link, and first the unfinished checkouts, which would keep it open."""
+    for checkout in Checkout.objects.unfinished(payment.pk).order_by("pk"):
         end_sandbox_checkout(checkout.reference, CheckoutState.EXPIRED)
-    _settle_open_checkouts(payment)
+        snapshot = provider_named(NAME).look(checkout.reference, checkout.session)
+        if snapshot.state == CheckoutState.UNKNOWN:
+            # Its page is about to open.
+            snapshot = CheckoutSnapshot(CheckoutState.EXPIRED)
+        settle(checkout.pk, snapshot)
     Payment.objects.filter(pk=payment.pk).update(expires_at=now())
     payment_links.expire(payment.pk)
 
