@@ -1,6 +1,7 @@
 """`POST /reports/{id}/payment/resend` sends a new link and ends the old one."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.utils.timezone import now
@@ -68,6 +69,24 @@ def test_nobody_is_asked_to_pay_for_a_draft_without_consent(api: Api):
         Payment.objects.update(link_made_at=now() - timedelta(days=13))
         payment_links.remind_due()
         assert not Notification.objects.filter(kind="PAYMENT_REMINDER").exists()
+
+
+def test_new_link_is_answered_when_an_edit_removes_it_at_once(
+    api: Api, monkeypatch: Any
+):
+    made = api.create(candidate_item(), draft=True)
+    a_minute_passes()
+    send = payment_links.resend
+
+    def send_before_an_edit(*arguments: Any) -> Report:
+        report = send(*arguments)
+        edit = {"paymentMode": "SELF"}
+        assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
+        return report
+
+    monkeypatch.setattr(payment_links, "resend", send_before_an_edit)
+
+    assert resend(api, made).json()["status"] == "PENDING"
 
 
 def test_old_link_opens_no_checkout(api: Api):

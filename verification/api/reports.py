@@ -271,8 +271,7 @@ class ReportViewSet(OperationViewSet):
         This works at most once a minute, while the payment is outstanding, or after the
         payment of a draft has expired. The time to pay starts again.
         """
-        payment_links.resend(self.client, reportId)
-        report = _get_report(self.client, reportId)
+        report = payment_links.resend(self.client, reportId)
         return PaymentState.of(report.payment, report, report.payment.amount)
 
     @action(detail=True, methods=["get"])
