@@ -10,7 +10,7 @@ from django.http import QueryDict
 from django.utils.http import urlencode
 
 from tests.console.test_decisions import UNREACHED
-from tests.world.clients import Api
+from tests.world.clients import Api, approve_workspace
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import dispute
 from tests.world.decisions import (
@@ -220,9 +220,10 @@ def test_change_of_a_draft_that_another_member_changed_is_refused(owner, draft):
     stale = {"seen": digest_of(draft)}
     add(owner, draft)
 
-    where = {"version": draft.pk, "number": 1}
-    said = owner.messages_after("policy-rule-remove", stale, **where)[-1]
-    assert "somebody changed the draft meanwhile" in said
+    refused = {"policy-rule-remove": {"number": 1}, "policy-discard": {}}
+    for name, where in refused.items():
+        said = owner.messages_after(name, stale, version=draft.pk, **where)[-1]
+        assert "somebody changed the draft meanwhile" in said, name
     assert len(sentences(owner, draft)) == 3
 
 
@@ -375,13 +376,29 @@ def test_policy_is_switched_off_once_after_a_question(owner, api: Api):
 
 
 def test_draft_is_deleted_and_another_made_of_a_former_version(owner, api: Api, draft):
-    owner.messages_after("policy-discard", version=draft.pk)
+    seen = re.findall(
+        'name="seen" value="(.*?)"', owner.page("policy-version", version=draft.pk)
+    )
+    owner.messages_after("policy-discard", {"seen": seen[-1]}, version=draft.pk)
     assert not PolicyVersion.objects.exists()
     version = switch_on(api, APPROVE_LOW)
 
     owner.post("policy-open", {"base": version.pk})
     assert PolicyVersion.objects.get(state="DRAFT").rules == version.rules
     assert owner.messages_after("policy-open") == ["There is a draft already."]
+
+
+def test_policy_of_the_sandbox_is_copied_to_production(owner, api: Api):
+    approve_workspace(owner.workspace)
+    version = switch_on(api, APPROVE_LOW)
+    copied = f'name="base" value="{version.pk}"'
+    assert copied in owner.page("policy", "production")
+
+    owner.post("policy-open", {"base": version.pk}, "production")
+
+    draft = PolicyVersion.objects.get(environment="production")
+    assert (draft.number, draft.state, draft.rules) == (1, "DRAFT", version.rules)
+    assert copied not in owner.page("policy", "production")
 
 
 def test_rule_of_no_number_is_not_found(owner, draft):

@@ -68,6 +68,7 @@ from verification.decisions.rules import (
 from verification.reports.models import Report
 from verification.web.pages import REQUIRED_ERROR, read_id
 from workspaces.members import Permission
+from workspaces.models import Environment
 
 REPORT_FACTS = {
     Fact.SCORE: _("The report: risk score"),
@@ -327,6 +328,11 @@ def overview(place: Place) -> HttpResponse:
     shown: dict[str, Any] = {
         "active": active,
         "draft": _first(versions, PolicyState.DRAFT),
+        "tried": None
+        if place.is_sandbox
+        else place.workspace.policy_versions.filter(
+            environment=Environment.SANDBOX, state=PolicyState.ACTIVE
+        ).first(),
         "versions": [(v, users.get(v.activated_by_user)) for v in former],
     }
     if active:
@@ -426,9 +432,13 @@ def _css(was: str | None, would: str, count: int) -> str:
 
 @post_required(Permission.MANAGE_SETTINGS)
 def open_draft(place: Place) -> HttpResponse:
-    """Open a draft with the rules of the version that the form names, or with none."""
+    """Open a draft with the rules of the version that the form names, or with none.
+
+    The version may be one of the other environment.
+    """
     base_id = read_id(place.request.POST.get("base", ""))
-    base = policies.versions_of(place.client).filter(pk=base_id).first()
+    every: Any = place.workspace.policy_versions
+    base = every.filter(pk=base_id).first()
     with place.refusing(REFUSALS, "policy"):
         made = policies.open_draft(place.client, place.member, place.by.actor, base)
     return place.to("policy-version", version=made.pk)
@@ -521,8 +531,9 @@ def activate(place: Place, version: UUID) -> HttpResponse:
 
 @post_required(Permission.MANAGE_SETTINGS)
 def discard(place: Place, version: UUID) -> HttpResponse:
+    what = policies.SeenDraft(version, place.request.POST.get("seen", ""))
     with place.refusing(REFUSALS, "policy"):
-        policies.discard_draft(place.client, version, place.member, place.by.actor)
+        policies.discard_draft(place.client, what, place.member, place.by.actor)
     return place.to("policy", success=_("The draft is deleted."))
 
 

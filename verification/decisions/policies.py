@@ -182,13 +182,10 @@ def save_draft(
 
 @transaction.atomic
 def discard_draft(
-    client: Client, version_id: UUID, member: Member, actor: audit.Actor
+    client: Client, seen: SeenDraft, member: Member, actor: audit.Actor
 ) -> None:
     """Delete a draft. Raises PolicyRefused and PolicyVersion.DoesNotExist."""
-    _lock(client, member)
-    draft = versions_of(client).get(pk=version_id)
-    if draft.state != PolicyState.DRAFT:
-        raise PolicyRefused(PolicyObstacle.NO_DRAFT)
+    draft = _lock_draft(client, seen, member)
     audit.record("policy.discarded", actor, draft)
     draft.delete()
 
