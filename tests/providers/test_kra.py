@@ -64,6 +64,38 @@ def test_company_name_matches_without_its_legal_form(kra: FakeKra):
     assert (answer.details["nameMatch"], answer.score) == ("MATCH", 5)
 
 
+@pytest.mark.parametrize(
+    ("name", "match", "flags", "score"),
+    [
+        # A sole proprietor uses the owner's PIN; a limited company has its own.
+        ("Maonga Hardware", None, ["NAME_NOT_COMPARED"], None),
+        ("Maonga & Co.", None, ["NAME_NOT_COMPARED"], None),
+        ("John Mutua Maonga", "MATCH", [], 5),
+        ("Maonga Hardware Ltd", "NO_MATCH", ["NAME_MISMATCH"], 55),
+        ("Maonga Hardware LLP", "NO_MATCH", ["NAME_MISMATCH"], 55),
+    ],
+)
+def test_owners_name_is_no_mismatch_of_a_business(kra, name, match, flags, score):
+    business = {**ACACIA, "fullName": name, "kraPin": JOHN["kraPin"]}
+
+    answer = finding_of(kra, **business)
+
+    assert answer.details["taxpayerType"] == "INDIVIDUAL"
+    assert (answer.details["nameMatch"], codes(answer)) == (match, flags)
+    assert answer.score == score
+    assert (answer.name_comparison is None) == (match is None)
+    assert ("owner" in answer.summary) == (match is None)
+
+
+def test_pin_without_a_status_has_no_score(kra: FakeKra):
+    data = {**PINDATA, "Name": JOHN["fullName"], "StatusOfPIN": None}
+    kra.says = (200, {"ResponseCode": "23000", "Status": "OK", "PINDATA": data})
+
+    answer = finding_of(kra, **JOHN)
+
+    assert (codes(answer), answer.score) == ([], None)
+
+
 def test_another_name_is_flagged(kra: FakeKra):
     answer = finding_of(kra, kraPin=JOHN["kraPin"], **JANE)
 

@@ -114,7 +114,8 @@ def test_credit_score_maps_to_a_score(metropol, check, points, flags, score):
         ("003", "NOT_LISTED", [], 5),
         ("004", "LISTED", ["ADVERSE_LISTING"], 85),
         ("005", "HISTORICAL", ["PAST_DELINQUENCY"], 35),
-        *((bad, None, ["ADVERSE_LISTING"], 85) for bad in ("006", "", None, 3)),
+        # Silence is neither a listing nor clean.
+        *((bad, None, [], None) for bad in ("006", "", None, 3)),
     ],
 )
 def test_delinquency_code_maps_to_a_listing(metropol, code, status, flags, score):

@@ -109,7 +109,7 @@ def test_person_has_all_details_of_the_answer(prembly: FakePrembly):
             for word in ("Inactive", "Suspended", "Cancelled", "Stopped", "Dormant")
         ),
         ("Asleep", None, ["PIN_INACTIVE"], 75),
-        (None, None, ["PIN_INACTIVE"], 75),
+        (None, None, [], None),
     ],
 )
 def test_status_of_a_pin_maps_to_flags(prembly, word, status, flags, score):

@@ -219,6 +219,10 @@ def test_directors_and_owners_are_null_when_not_told(smile_id, untold, told):
     ("subject", "company", "flags", "score"),
     [
         ({"registrationNumber": "PVT-0000001"}, {}, ["COMPANY_NOT_FOUND"], 80),
+        *(
+            ({"registrationNumber": number}, {}, [], None)
+            for number in ("CS/1231", "cs 1231", "CS/No. 1231")
+        ),
         ({"fullName": "Baraka Ltd"}, {}, ["NAME_MISMATCH"], 55),
         ({"fullName": None}, {}, [], 5),
         *(

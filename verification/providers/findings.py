@@ -34,6 +34,7 @@ from verification.providers.name_comparison import (
     Likeness,
     compare_companies,
     compare_people,
+    words_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,12 @@ MAX_WAIT = timedelta(minutes=15)
 NOT_COMPARED = "A record was found; not all of it could be compared."
 OTHER_NAME = "The register has another name for this number."
 NO_NAME = "The source gives no name that could be compared."
+OWNER_NAME = "The PIN is a person's, perhaps the owner's: no name was compared."
+# Of companies with a PIN of their own; a sole proprietor uses the owner's.
+LIMITED = frozenset({"limited", "ltd", "plc", "llp"})
+# The Commissioner for Co-operative Development numbers them.
+COOPERATIVE = re.compile(r"CS\W*(NO\W*)?\d", re.IGNORECASE)
+OTHER_REGISTER = "Co-operatives are not in the business register."
 # Texts that registers write in place of a date of death.
 NIL = {"", "n/a", "na", "none", "null", "nil", "not available"}
 LAST_NIL_DAY = "1901-01-01"
@@ -190,10 +197,14 @@ def pin_finding(
 ) -> Finding:
     """Make the finding of KRA_PIN. A PIN without a status has no clear score."""
     match = name_match(subject, record.name)
+    is_owner = likeness_of(match) == "NO_MATCH" and _is_owner(subject, record)
+    match = None if is_owner else match
     flags = {"PIN_NOT_FOUND": "The revenue authority knows no such PIN or ID."}
     if is_found:
         other_name = "The revenue authority has another name for this PIN."
         flags = name_flags(subject, match, other_name)
+    if is_owner:
+        flags["NAME_NOT_COMPARED"] = OWNER_NAME
     if is_found and record.tells_status and record.status != ACTIVE:
         flags["PIN_INACTIVE"] = _inactive_pin(record.status, source)
     known = record.status is not None and is_compared(subject, match)
@@ -226,6 +237,12 @@ def taxpayer_kind(pin: str | None) -> str | None:
     return {"A": "INDIVIDUAL", "P": "COMPANY"}.get((pin or "")[:1].upper())
 
 
+def _is_owner(subject: Subject, record: Taxpayer) -> bool:
+    """Return whether the taxpayer may be the owner of a business without a PIN."""
+    is_limited = LIMITED & {*words_of(stated_name(subject) or "")}
+    return is_company(subject) and record.kind == "INDIVIDUAL" and not is_limited
+
+
 def _inactive_pin(status: str | None, source: str) -> str:
     if status:
         return f"The PIN is {status.lower()}."
@@ -248,6 +265,9 @@ def company_finding(
     record = company or Company()
     match = name_match(subject, record.name)
     flags = name_flags(subject, match)
+    number = str(subject.get("registrationNumber") or "")
+    if company is None and COOPERATIVE.match(number):
+        return undecided_company_finding(subject, OTHER_REGISTER, source, **evidence)
     if company is None:
         flags = {"COMPANY_NOT_FOUND": "The business register has no such number."}
     elif record.status == DISSOLVED:

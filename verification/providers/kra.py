@@ -199,8 +199,7 @@ def _finding(subject: Subject, answers: list[_Answer]) -> Finding:
         name=_clearest([each.get("Name") for each in latest_first]),
         kind=TYPES.get(_plain(data.get("TypeOfTaxpayer"))),
         status=STATUSES.get(_plain(data.get("StatusOfPIN"))),
-        # Only answers by PIN have a status.
-        tells_status=bool(subject.get("kraPin")) or len(answers) > 1,
+        tells_status=bool(data.get("StatusOfPIN")),
     )
     bodies = b"".join(answer.reply.body for answer in answers)
     return pin_finding(

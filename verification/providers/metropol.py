@@ -130,7 +130,6 @@ PRODUCTS = {
 }
 UNREPORTED = "No lender has reported the subject to the bureau."
 OTHER_NAME = "Lenders reported another name for this number."
-NOT_CLEAN = "The bureau does not say that nothing is listed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +303,6 @@ def standing(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
     flags = _common_flags(subject, data, details, match)
     if data is not None and listing is None:
         logger.warning("Metropol returned an unknown delinquency code")
-        flags["ADVERSE_LISTING"] = NOT_CLEAN
     if listing == "LISTED":
         flags["ADVERSE_LISTING"] = "A lender lists this person as not paying a loan."
     if listing == "HISTORICAL":

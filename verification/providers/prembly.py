@@ -204,6 +204,7 @@ def taxpayer(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
         name=found.text("taxpayer_name"),
         kind=findings.taxpayer_kind(pin) if data else None,
         status=status if status in PIN_STATUSES else None,
+        tells_status=status is not None,
         obligations=[obligations] if obligations else None,
     )
     return findings.pin_finding(subject, record, is_found=bool(data), **evidence)
