@@ -670,18 +670,47 @@ def test_person_hears_of_the_withdrawal_when_a_newer_notice_was_not_sent(
     assert told.context["isTakenBack"]
 
 
-def test_person_hears_of_the_decision_that_a_review_has_left_open(
-    api: Api, officer: Officer, report_id: str
+@pytest.mark.parametrize("objects", [False, True])
+def test_keeping_a_report_in_review_does_not_answer_the_subject(
+    api: Api, officer: Officer, report_id: str, objects: bool
 ):
     first = decline_by_policy(api, report_id)
     request_review(deliver().pk)
-    review = officer.decide(report_id, "REVIEW", replaces=first.pk)
+    if objects:
+        object_to_use(Report.objects.get().pk, Origin.SUBJECT, requested_by="subject")
+
+    kept = officer.decide(report_id, "REVIEW", replaces=first.pk)
+
+    assert not Job.objects.filter(function=JobName.ANSWER_REVIEWS).exists()
+    assert Case.objects.get().closed_at is None
+    body = {"replaces": str(kept.pk)}
+    assert decide(deciding_api(api), report_id, OTHER, **body)["state"] == "PENDING"
+    officer.refuse(Decision.objects.get(state="PENDING"))
+
+    officer.decide(report_id, "APPROVED", replaces=kept.pk)
     answer_reviews(report_id)
 
-    officer.decide(report_id, "APPROVED", replaces=review.pk)
+    assert SubjectRequest.objects.get(kind="REVIEW").outcome == "DONE"
+    assert Notification.objects.filter(kind=Kind.REVIEW_ANSWER).count() == 1
 
-    told = Notification.objects.filter(kind=Kind.REVIEW_ANSWER).latest("id")
-    assert told.context.get("isDecidedAnew")
+
+@pytest.mark.parametrize("verb", ["withdraw", "REVIEW"])
+def test_end_of_a_waiting_decline_leaves_no_case_that_nobody_can_decide(
+    api: Api, officer: Officer, report_id: str, verb: str
+):
+    wait(5, api)
+    made = decline_by_policy(api, report_id)
+    request_review(deliver().pk)
+    object_to_use(Report.objects.get().pk, Origin.SUBJECT, requested_by="subject")
+
+    if verb == "withdraw":
+        verbs.withdraw(officer.client, made.pk, officer.member, officer.actor)
+    else:
+        officer.decide(report_id, verb, replaces=made.pk)
+    answer_reviews(report_id)
+
+    assert SubjectRequest.objects.get(kind="REVIEW").outcome == "DONE"
+    assert Case.objects.get().closed_at
 
 
 def test_answer_to_a_review_has_a_link_that_works_when_the_last_has_expired(

@@ -10,7 +10,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import localdate, now
 
-from tests.world.clients import Api, person
+from tests.world.clients import Api, erase, person
+from tests.world.notices import create_report, decline_by_policy
 from tests.world.staff import (
     admin_url,
     assert_read_only,
@@ -36,6 +37,7 @@ from verification.privacy.models import (
     SubjectRequest,
 )
 from verification.privacy.requests import AlreadyAnswered, answer_request
+from verification.privacy.reviews import request_review
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
 from workspaces.models import Workspace
@@ -178,6 +180,21 @@ def test_correction_is_not_answered_by_hand(api: Api, officer: Client, report: R
 
     row.refresh_from_db()
     assert row.answered_at is None
+
+
+def test_review_of_a_decline_is_not_answered_by_hand(api: Api, officer: Client):
+    declined = decline_by_policy(api, create_report(api))
+    request_review(declined.notice.pk)
+    row = SubjectRequest.objects.get()
+    answer = {"outcome": "DONE", "reason": ""}
+
+    assert press_button(officer, "answer", row, **answer) == [NOT_OFFERED]
+
+    # Nobody can decide about an erased report.
+    erase(api, declined.report_id)
+    press_button(officer, "answer", row, **answer)
+    row.refresh_from_db()
+    assert row.answered_at
 
 
 def test_list_says_how_many_days_are_left_or_overdue(officer: Client):

@@ -94,7 +94,11 @@ def open_case(
     due = due_at
     if due is None and hours is not None:
         due = at + timedelta(hours=hours)
-    if is_closed_by_objection(report) or report.erased_at or not is_decidable(report):
+    if is_closed_by_objection(report):
+        # The end of a review may have left the report to nobody.
+        close_cases([report.pk], at)
+        return False
+    if report.erased_at or not is_decidable(report):
         return False
     values: dict[str, Any] = {
         "report": report.pk,

@@ -597,9 +597,11 @@ def _count(report: Report, decision: Decision, client: Client, at: datetime) -> 
     former = waiting_of(report.decisions.all())
     if former:
         _withdraw(former, client.actor, None, at)
-    if decision.made_by_user or decision.second_by_user:
+    is_verdict = decision.status != DecisionStatus.REVIEW
+    # A REVIEW answers the subject who asked for a person only by what it takes back.
+    if (decision.made_by_user or decision.second_by_user) and (is_verdict or former):
         notices.end_reviews(report, at)
-    if former and decision.status == DecisionStatus.REVIEW:
+    if former and not is_verdict:
         notices.tell_of_withdrawal(report, at)
     grounds = notices.grounds_of(report, decision)
     days = notices.waiting_days_of(report, grounds)

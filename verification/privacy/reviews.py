@@ -1,7 +1,7 @@
 """Reviews by a person: a subject asks for one of a decline that no person made.
 
-Data Protection Act, 2019, section 35 (3). The request enters the register. Whatever a
-member then decides about the report, or takes back, answers it.
+Data Protection Act, 2019, section 35 (3). The request enters the register. A member's
+approval or decline of the report answers it, or the end of a decline that waits.
 """
 
 from __future__ import annotations

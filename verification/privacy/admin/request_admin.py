@@ -30,6 +30,7 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import Facts, FactsForm, dialog_verb
 from verification.db.ids import filter_by_number, uuid7
+from verification.decisions.cases import reports_in_review
 from verification.documents.statements import csv_file
 from verification.privacy.joins import candidates
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -229,7 +230,10 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
     offers = {
         "answer": lambda row: (
             not (
-                row.answered_at or hasattr(row, "correction") or hasattr(row, "erasure")
+                row.answered_at
+                or hasattr(row, "correction")
+                or hasattr(row, "erasure")
+                or _waits_for_client(row)
             )
         )
     }
@@ -272,6 +276,16 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         answer_request(row, outcome, reason=reason)
         self.log_change(request, row, change, verb="answered", reason=reason)
         return f"{row.number} is {change}."
+
+
+def _waits_for_client(row):
+    """Return whether a member's decision will answer the request, by `reviews`."""
+    return (
+        row.kind == RequestKind.REVIEW
+        and row.report is not None
+        and row.report.erased_at is None
+        and bool(reports_in_review([row.report_id]))
+    )
 
 
 def due_text(row):
