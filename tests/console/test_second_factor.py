@@ -4,6 +4,7 @@ import re
 
 import pytest
 from django.test import Client
+from django.utils.timezone import localdate
 
 from tests.accounts.visitor import code_of
 from tests.accounts.visitor import empty_cache as empty_cache
@@ -79,6 +80,18 @@ def test_sandbox_of_a_live_workspace_needs_no_factor(api):
 
     for name in ("dashboard", "reports", "webhooks", "sandbox"):
         assert visitor.get(name).status_code == 200, name
+
+
+def test_audit_trail_of_a_live_workspace_needs_a_factor_in_full(api):
+    owner = create_member(live(api).workspace, "OWNER")
+    visitor = ConsoleVisitor(owner, has_factor=False)
+    day = f"{localdate():%Y-%m-%d}"
+    trail = {"kind": "audit-trail", "first": day, "last": day, "format": "csv"}
+    in_full = {**trail, "in_full": "on", "reason": "Audit"}
+
+    assert visitor.post("exports", in_full).status_code == 403
+    assert visitor.post("exports", trail).status_code == 200
+    assert ConsoleVisitor(owner).post("exports", in_full).status_code == 200
 
 
 @pytest.mark.django_db(transaction=True)

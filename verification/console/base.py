@@ -234,22 +234,20 @@ class Place:
         return self.is_sandbox or self.workspace.is_live
 
     @property
-    def needs_second_factor(self) -> bool:
-        """True if the member has to prove a second factor before the page opens.
+    def is_protected(self) -> bool:
+        """True for pages of production, and pages that both environments share."""
+        return not self.is_sandbox or bool(self.section and self.section.of_workspace)
 
-        A live workspace requires it in production and in sections of the workspace,
-        for the sake of people's data, money, keys and the team.
+    def require_second_factor(self) -> None:
+        """Refuse the request if a live workspace's member has proven no second factor.
+
+        For the sake of people's data, money, keys and the team.
         """
-        return (
-            self.workspace.is_live
-            and not (self.is_sandbox and not self._is_of_workspace)
-            and not has_second_factor(self.request)
-        )
-
-    @property
-    def _is_of_workspace(self) -> bool:
-        """True for a page that shows the same in both environments."""
-        return self.section is not None and self.section.of_workspace
+        if self.workspace.is_live and not has_second_factor(self.request):
+            is_post = self.posted is not None
+            page = self.url("dashboard") if is_post else self.request.get_full_path()
+            shown = {"after": page, "proof": second_factor_url(self.request.user)}
+            raise Refused(self.render("second_factor", shown, status=403))
 
     def require_live(self) -> None:
         """Refuse the request before reports may run here."""
@@ -399,16 +397,14 @@ def member_required(
         ) -> HttpResponse:
             place = _find_place(request, workspace, environment)
             is_post = request.method == "POST"
-            if place.needs_second_factor:
-                after = place.url("dashboard") if is_post else request.get_full_path()
-                shown = {"after": after, "proof": second_factor_url(request.user)}
-                return place.render("second_factor", shown, status=403)
             needed = write if is_post and write else read
-            if needed not in ALLOWED[place.member.role]:
-                return place.render("not_allowed", status=403)
-            if is_post and place.workspace.is_suspended and not while_suspended:
-                return place.render("suspended", status=403)
             try:
+                if place.is_protected:
+                    place.require_second_factor()
+                if needed not in ALLOWED[place.member.role]:
+                    raise NotAllowed(needed)
+                if is_post and place.workspace.is_suspended and not while_suspended:
+                    raise WorkspaceSuspended
                 answer: HttpResponse = view(place, **arguments)
                 return answer
             except Refused as refused:

@@ -11,7 +11,7 @@ from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
 from verification.api.authentication import EXPORTS_PER_MINUTE
-from verification.api.export_kinds import KINDS
+from verification.api.export_kinds import AUDIT_TRAIL, KINDS
 from verification.api.exports import MAX_DAYS, Export, Period, PeriodTooLong
 from verification.backoffice import audit
 from verification.console.base import Place, member_required
@@ -80,16 +80,20 @@ def overview(place: Place) -> HttpResponseBase:
     """Show the form; a POST sends the file."""
     kinds = EXPORTS
     if has_permission(place.member, Permission.SEE_ADMINISTRATION):
-        kinds = [*EXPORTS, ("audit-trail", _("Audit trail: who did what"))]
+        kinds = [*EXPORTS, (AUDIT_TRAIL.name, _("Audit trail: who did what"))]
     form = ExportForm(place.posted, choices={"kind": kinds})
     if not has_permission(place.member, Permission.EXPORT_IN_FULL):
         del form.fields["in_full"], form.fields["reason"]
     if form.is_valid():
+        typed = form.cleaned_data
+        kind = KINDS[typed["kind"]]
+        if kind == AUDIT_TRAIL and typed.get("in_full"):
+            # It names members and addresses of production, also in the sandbox.
+            place.require_second_factor()
         subject = f"exports:{place.member.pk}"
         if not rate_limits.count(subject, EXPORTS_PER_MINUTE).exceeded:
-            typed = form.cleaned_data
             return Export(
-                KINDS[typed["kind"]],
+                kind,
                 place.client,
                 typed["period"],
                 typed["format"],
