@@ -21,6 +21,8 @@ class MailServer:
     def __init__(self) -> None:
         # Address -> code of the answer to RCPT.
         self.refuses: dict[str, int] = {}
+        # What that answer says before the address.
+        self.reason = "of"
         # Code of the answer to the end of DATA.
         self.data_code = 250
         self.messages: list[EmailMessage] = []
@@ -59,7 +61,7 @@ class _Handler(socketserver.StreamRequestHandler):
                 case "RCPT":
                     address = command.partition("<")[2].partition(">")[0]
                     code = self.mail_server.refuses.get(address, 250)
-                    self._say(code, f"of {address}")
+                    self._say(code, f"{self.mail_server.reason} {address}")
                 case "DATA":
                     self._data()
                 case _:

@@ -31,6 +31,7 @@ from verification.notifications.models import (
     Notification,
     NotificationError,
     Outcome,
+    RefusedAddress,
 )
 from verification.notifications.outbox import (
     NotResendable,
@@ -307,13 +308,28 @@ def test_permanently_refused_address_fails_at_once(mail_server: MailServer):
     assert another.status == "SENT"
 
 
-def test_temporarily_refused_address_is_retried(mail_server: MailServer):
-    mail_server.refuses[ADDRESS] = 450
-    row = enqueue(email_message())
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (450, "4.2.1 Greylisted"),
+        (554, "Relay access denied"),
+        (550, "5.7.1 Client host rejected"),
+        (550, "relay not permitted"),
+        (553, "not in my list of allowed rcpthosts (#5.7.1)"),
+        (530, "Authentication required"),
+    ],
+)
+def test_message_is_retried_when_the_server_refuses_for_now_or_by_policy(
+    mail_server: MailServer, code: int, reason: str
+):
+    mail_server.refuses[ADDRESS] = code
+    mail_server.reason = reason
+    row = enqueue(email_message(kind=Kind.MEMBER_NEWS))
     send_due_notifications()
 
     row.refresh_from_db()
     assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
+    assert not RefusedAddress.objects.exists()
 
 
 @pytest.mark.parametrize("address", ["no address\nBcc: eve@evil.test", "two words"])

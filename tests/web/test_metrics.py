@@ -138,7 +138,7 @@ def test_metrics_show_the_last_hour_of_each_source(
     # A process looks at the migrations until they are applied.
     client.get("/metrics", **TOKEN)
 
-    with django_assert_max_num_queries(26):
+    with django_assert_max_num_queries(27):
         answer = client.get("/metrics", **TOKEN)
 
     text = answer.content.decode()
@@ -230,12 +230,31 @@ def test_metrics_tell_of_no_server_that_is_away_when_it_refuses_one_message(
     client, token, db
 ):
     row = enqueue(email_message())
-    Notification.objects.filter(pk=row.pk).update(error="NOT_TAKEN", attempts=1)
+    Notification.objects.filter(pk=row.pk).update(
+        error="NOT_TAKEN", attempts=1, created_at=F("created_at") - HOUR
+    )
 
     read = samples(client.get("/metrics", **TOKEN).content.decode())
 
     assert read["verification_messages_retrying", ("channel", "EMAIL")] == 1
+    age = read["verification_messages_retrying_seconds", ("channel", "EMAIL")]
+    assert 3600 <= age < 3700
     assert ("verification_messages_away_seconds", ("channel", "EMAIL")) not in read
+
+
+def test_metrics_show_what_became_of_the_messages_of_the_last_hour(client, token, db):
+    old, *_ = [enqueue(email_message(f"consent:{n}:1")) for n in range(4)]
+    Notification.objects.update(
+        status="FAILED", error="REFUSED", attempts=1, next_attempt_at=None
+    )
+    Notification.objects.filter(pk=old.pk).update(created_at=F("created_at") - HOUR)
+    enqueue(email_message("consent:4:1"))
+
+    read = samples(client.get("/metrics", **TOKEN).content.decode())
+
+    figure, channel = "verification_messages_last_hour", ("channel", "EMAIL")
+    assert read[figure, channel, ("status", "FAILED")] == 3
+    assert read[figure, channel, ("status", "PENDING")] == 1
 
 
 def test_metrics_show_the_last_audit_of_the_ledger(api, client, token):

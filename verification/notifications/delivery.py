@@ -7,6 +7,7 @@ SMS.
 from __future__ import annotations
 
 import logging
+import re
 import smtplib
 import time
 from contextlib import closing, suppress
@@ -68,6 +69,10 @@ LONGEST_REST = timedelta(minutes=1)
 MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
+# Answers about the mailbox or its domain (RFC 5321, RFC 7504), unless their text says
+# that the server relays nothing for this sender, or names its policy (RFC 3463).
+MAILBOX_CODES = {550, 551, 553, 556}
+POLICY = re.compile(rb"\b5\.7\.\d|relay", re.IGNORECASE)
 
 
 @job
@@ -288,11 +293,18 @@ def message_id(notification: Notification) -> str:
     return f"<{notification.pk.hex}.{notification.rounds}@{domain}>"
 
 
+def _is_about_mailbox(code: int, text: bytes) -> bool:
+    """Return whether the answer refuses the recipient for good, and not this sender.
+
+    A mail server that does not know the service's address refuses everybody.
+    """
+    return code in MAILBOX_CODES and not POLICY.search(text)
+
+
 def _mail_outcome(e: Exception) -> Outcome:
     match e:
         case smtplib.SMTPRecipientsRefused():
-            codes = [code for code, _ in e.recipients.values()]
-            if all(500 <= code < 600 for code in codes):
+            if all(_is_about_mailbox(*answer) for answer in e.recipients.values()):
                 return Outcome(NotificationError.REFUSED, permanent=True)
             return Outcome(NotificationError.NOT_TAKEN)
         case ValueError():

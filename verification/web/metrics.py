@@ -269,6 +269,17 @@ def _work_figures() -> Iterator[Metric]:
     text = "Messages that were not taken and are tried again."
     retrying = {name: row["retrying"] or None for name, row in messages.items()}
     yield _gauges("messages_retrying", text, retrying, "channel")
+    text = "How old the oldest of them is."
+    refused = {name: _age(row["retrying_since"]) for name, row in messages.items()}
+    yield _gauges("messages_retrying_seconds", text, refused, "channel")
+    text = "Messages of the last hour, by what has become of them."
+    # The index in the order of creation has messages with a recipient.
+    recent = Notification.objects.filter(
+        created_at__gt=now() - timedelta(hours=1), recipient__isnull=False
+    )
+    fates = recent.values_list("channel", "status").annotate(Count("pk"))
+    ended = {(channel, status): number for channel, status, number in fates}
+    yield _gauges("messages_last_hour", text, ended, "channel", "status")
     text = (
         "How long the oldest message waits for a mail server or provider that is away."
     )
@@ -296,6 +307,7 @@ def count_messages() -> QuerySet[Notification, Any]:
             due=Count("pk", filter=Q(next_attempt_at__lte=Now())),
             due_since=Min("next_attempt_at"),
             retrying=Count("pk", filter=not_taken & Q(leased_until=None)),
+            retrying_since=Min("created_at", filter=not_taken),
             away_since=Min("created_at", filter=is_away),
         )
     )
