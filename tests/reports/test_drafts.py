@@ -22,6 +22,7 @@ from tests.world.orders import (
 from tests.world.payments import pay_report
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent, ConsentStatus
+from verification.payments.audit import audit_everything
 from verification.payments.models import Payment
 from webhooks.models import Event
 from workspaces.models import LedgerEntry
@@ -307,6 +308,37 @@ def test_paid_draft_is_edited_where_its_price_and_payer_stay(api: Api):
     checks = ["KRA_PIN", "IDENTITY"]
     after = edit(api, report["id"], purpose="Other", checksRequested=checks)
     assert after["paymentState"]["status"] == "PAID"
+
+
+@pytest.mark.parametrize("change", ["price", "reuse"])
+def test_edit_of_a_paid_draft_keeps_the_price_that_was_paid(api: Api, change: str):
+    report = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+    pay_report(api, report)
+    if change == "price":
+        CheckDefinition.objects.filter(name="KRA_PIN").update(price=Decimal("75.50"))
+    else:
+        api.create({**two_checks(), "checksRequested": ["IDENTITY"]})
+        api.work()
+
+    checks = ["KRA_PIN", "IDENTITY"]
+    after = edit(api, report["id"], purpose="Other", checksRequested=checks)
+
+    assert after["paymentState"]["amount"]["amount"] == 100
+    assert api.post(f"/reports/{report['id']}/launch").status_code == 200
+    assert audit_everything().differences == []
+
+
+def test_edit_of_a_paid_draft_reuses_no_result_of_another_subject(api: Api):
+    api.create({**two_checks(), "checksRequested": ["IDENTITY"]})
+    api.work()
+    item = {**two_checks(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
+    report = api.create(item, draft=True)
+    assert pay_report(api, report)["paymentState"]["amount"]["amount"] == 50
+
+    assert edit(api, report["id"], purpose="Other")["purpose"] == "Other"
+    for edits in ({"subject": two_checks(idNumber="7")["subject"]}, {"reuse": False}):
+        problem = api.refused(f"/reports/{report['id']}/draft", edits)
+        assert "would change that to 100.00." in problem["detail"]
 
 
 def test_edit_to_another_amount_makes_a_new_link(api: Api):

@@ -45,6 +45,7 @@ from verification.reports.models import (
 )
 from verification.reports.objections import lift_restriction, require_newer_consents
 from verification.reports.pricing import (
+    OrderLine,
     PricedOrder,
     amount_too_low_reason,
     price_orders,
@@ -94,7 +95,14 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
         require_newer_consents(
             [(("consent",), priced.subject, subject.name, order.consent)]
         )
-    payment = _replace_payment(report, order, priced, body, at)
+    payment = getattr(report, "payment", None)
+    was_paid = payment and payment.status == PaymentStatus.PAID
+    if payment and was_paid and not _refund_remainder(payment):
+        priced = replace(priced, lines=_paid_lines(report, order, priced.lines))
+        _require_same_payment(report, payment, order, priced)
+        payment = None
+    else:
+        payment = _replace_payment(report, order, total(priced.lines), body, at)
     if payment and (
         reason := amount_too_low_reason(
             order.payment_mode, payment.amount, client.environment
@@ -168,21 +176,13 @@ def as_item(report: Report) -> dict[str, Any]:
 def _replace_payment(
     report: Report,
     order: Order,
-    priced: PricedOrder,
+    amount: Decimal,
     body: Mapping[str, Any],
     at: datetime,
 ) -> Payment | None:
     """Replace the payment if the edit needs a new one, and return the new one."""
-    old, amount = getattr(report, "payment", None), total(priced.lines)
-    was_paid = old is not None and old.status == PaymentStatus.PAID
-    if old and was_paid and not _refund_remainder(old):
-        _require_same_payment(report, old, order, priced)
-        return None
-    if (
-        old
-        and not was_paid
-        and not _needs_new_payment(report, old, order, amount, body)
-    ):
+    old = getattr(report, "payment", None)
+    if old and not _needs_new_payment(report, old, order, amount, body):
         return None
     if old:
         refund_parts(old.pk)
@@ -218,6 +218,29 @@ def _require_same_payment(
     raise NotEditable(report.status, why)
 
 
+def _paid_lines(
+    report: Report, order: Order, lines: list[OrderLine]
+) -> list[OrderLine]:
+    """Return the lines at the prices that were paid, if package and checks stay.
+
+    A check that reused a result about another subject has the present price.
+    """
+    paid = {result.name: result for result in report.results.all()}
+    if (
+        paid.keys() != {line.definition.name for line in lines}
+        or report.package != (order.package.name if order.package else None)
+        or report.requested_reuse != order.reuse
+    ):
+        return lines
+    return [
+        replace(line, price=result.price, reused_from_id=result.reused_from_id)
+        if result.reused_from_id is None
+        or bytes(result.question or b"") == line.question
+        else line
+        for line, result in ((line, paid[line.definition.name]) for line in lines)
+    ]
+
+
 def _refund_remainder(paid: Payment) -> bool:
     """Refund the rest of a partly refunded payment, so that a new one can replace it.
 
@@ -244,7 +267,7 @@ def _needs_new_payment(
         order.payment_mode == PaymentMode.CANDIDATE
         and order.subject.members != report.subject
     )
-    is_refunded = old.status == PaymentStatus.REFUNDED
+    is_refunded = old.status in {PaymentStatus.PAID, PaymentStatus.REFUNDED}
     return old.amount != amount or has_other_payer or is_refunded
 
 
