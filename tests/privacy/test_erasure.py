@@ -4,7 +4,7 @@ import json
 import time
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection
@@ -25,6 +25,7 @@ from tests.world.corrections import (
     reviewer,
 )
 from tests.world.deliveries import configure_receiver
+from tests.world.employer import employment_item
 from tests.world.logs import LogLines
 from tests.world.logs import log_lines as log_lines
 from tests.world.members import create_member
@@ -855,6 +856,63 @@ def test_row_of_an_older_version_is_found_once_it_is_filled(api: Api, chain: lis
     assert not SearchEntry.objects.filter(further_ids=None).exists()
     erasure = erase(api, chain[2])
     assert {str(pk) for pk in erasure.report_ids} == {*chain}
+
+
+NO_NUMBER = {"idNumber": None}
+BY_PHONE = {**NO_NUMBER, "phone": "+254712345678"}
+# People of one name. Before phone numbers took part, each tuple shared an id.
+NAMESAKES = [
+    ([BY_PHONE, BY_PHONE], [{**BY_PHONE, "phone": "+254712345679"}, NO_NUMBER]),
+    ([NO_NUMBER], [NO_NUMBER, BY_PHONE]),
+    (
+        [{**BY_PHONE, "email": "w@kamau.test"}, {**NO_NUMBER, "email": "w@kamau.test"}],
+        [{**BY_PHONE, "email": "w2@kamau.test"}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("theirs", "others"), NAMESAKES)
+@pytest.mark.parametrize("old", [False, True])
+def test_erasure_of_a_person_without_a_number_leaves_namesakes(
+    api: Api, theirs: list[dict], others: list[dict], old: bool
+):
+    own = [api.create(employment_item(**one))["id"] for one in theirs]
+    left = [api.create(employment_item(**one))["id"] for one in others]
+    if old:
+        share_one_id()
+        fill_further_ids()
+
+    erasure = erase(api, own[0])
+    let_time_pass()
+    sweep_erasures()
+
+    assert {str(pk) for pk in erasure.report_ids} == {*own}
+    assert not any(api.report(one)["erasedAt"] for one in left)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_erasure_reaches_all_runs_about_a_person_with_a_name_alone(api: Api, old: bool):
+    by_name = employment_item(**NO_NUMBER)
+    create_rule(api, "EMPLOYER_VERIFICATION", subject=by_name["subject"])
+    launch_runs()
+    if old:
+        share_one_id()
+        fill_further_ids()
+    first, second = Report.objects.order_by("pk")
+    assert first.subject_id == second.subject_id == Rule.objects.get().subject_id
+
+    erasure = erase(api, str(first.pk))
+
+    assert erasure.report_ids == [first.pk, second.pk]
+    assert not Rule.objects.exists()
+
+
+def share_one_id() -> None:
+    """Give all rows the id that an older version gave to people of one name."""
+    shared = {"subject_id": uuid4()}
+    for model in (Report, Rule, SubjectRequest):
+        model.objects.update(**shared)
+    SearchEntry.objects.update(further_ids=None)
 
 
 def test_hold_under_another_number_refuses_the_erasure(api: Api, chain: list[str]):

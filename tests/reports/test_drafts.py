@@ -11,6 +11,7 @@ from tests.world.clients import (
     error_codes,
     person,
 )
+from tests.world.employer import employment_item
 from tests.world.orders import (
     PAYER,
     STATUSES,
@@ -24,6 +25,7 @@ from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent, ConsentStatus
 from verification.payments.audit import audit_everything
 from verification.payments.models import Payment
+from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.models import LedgerEntry
 
@@ -62,6 +64,15 @@ def test_edit_keeps_omitted_members(api: Api, draft: str):
     changed = {k for k in after if after[k] != before[k]}
     assert changed == {"purpose", "updatedAt", "checkResults"}
     assert after == api.report(draft)
+
+
+def test_edit_keeps_the_id_of_a_subject_with_a_name_alone(api: Api):
+    draft = api.create(employment_item(idNumber=None), draft=True)["id"]
+    before = Report.objects.get(pk=draft).subject_id
+
+    edit(api, draft, purpose="Another purpose")
+
+    assert Report.objects.get(pk=draft).subject_id == before
 
 
 def test_edit_ignores_null_members(api: Api):

@@ -77,6 +77,32 @@ def test_result_is_reused_for_the_same_inputs_only(api: Api):
     assert flags[5:] == [[True, True]] * 3
 
 
+def test_result_about_a_namesake_is_not_reused(api: Api):
+    CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+    screening = {"checksRequested": ["AML_SCREENING"]}
+    details = [
+        {"phone": "+254712345678"},
+        {"phone": "+254712345679"},
+        {},
+        {"email": "wanjiku@kamau.test"},
+        {"dateOfBirth": "1990-01-31"},
+    ]
+    items = [person(idNumber=None, **one) | screening for one in details]
+
+    first = [run_report(api, item) for item in items]
+    second = [run_report(api, item) for item in items]
+
+    assert [reused_flags(report) for report in first] == [[False]] * 5
+    # Nothing tells the person with a name alone from a namesake.
+    assert [reused_flags(report) for report in second] == [
+        [True],
+        [True],
+        [False],
+        [True],
+        [True],
+    ]
+
+
 def test_only_earlier_checks_are_reused(api: Api):
     run_report(api, {**person(), "checksRequested": ["IDENTITY"]})
 

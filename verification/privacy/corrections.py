@@ -502,7 +502,10 @@ def _corrected_details(correction: Correction) -> KnownSubject | None:
         changed |= NAMES
     kept = {k: v for k, v in report.subject.items() if k not in changed}
     members = kept | {k: v for k, v in new.inputs.items() if k in changed}
-    return Subject(members).in_workspace(report.workspace_id, report.environment)
+    row_id = report.monitoring_id or report.pk
+    return Subject(members).in_workspace(
+        report.workspace_id, report.environment, row_id
+    )
 
 
 def _set_subject(report: Report, corrected: KnownSubject, new: CheckResult) -> None:

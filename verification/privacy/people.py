@@ -268,12 +268,29 @@ def _kinds(report: Report) -> set[str]:
     return {name for name in IDENTIFIERS if subject.get(name)} or {NAME}
 
 
+@transaction.atomic
+def _renew_id(report: Report, subject: Subject) -> None:
+    """Give a report, its rule and its requests the id that its subject has now."""
+    former, row_id = report.subject_id, report.monitoring_id or report.pk
+    known = subject.in_workspace(report.workspace_id, report.environment, row_id)
+    if known.id == former:
+        return
+    lock_person(former, known.id)
+    for rows in (
+        Rule.objects.filter(pk=row_id),
+        Report.objects.filter(pk=report.pk),
+        SubjectRequest.objects.filter(report=report),
+    ):
+        rows.filter(subject_id=former).update(subject_id=known.id)
+
+
 @job
 def fill_further_ids() -> None:
     """Write the further ids of reports and objections of an older version.
 
-    Folds the names of these reports as searches do now. The older version goes on
-    writing such rows until it is replaced.
+    Tells namesakes apart, who shared an id there, and folds the names of these reports
+    as searches do now. The older version goes on writing such rows until it is
+    replaced.
     """
     entries = SearchEntry.objects.filter(further_ids=None)
     related = entries.select_related("report")
@@ -282,6 +299,8 @@ def fill_further_ids() -> None:
             report = entry.report
             entry.further_ids = report.subject_ids[1:]
             subject = Subject.of(report.subject) if report.subject else None
+            if subject and not subject.numbers():
+                _renew_id(report, subject)
             if subject and subject.search_name != report.search_name:
                 terms = Terms(report.workspace_id, report.environment)
                 with transaction.atomic():

@@ -177,7 +177,8 @@ def _gather_all(
     client: Client, orders: Sequence[Order], batch: _Batch, at: datetime
 ) -> list[NewReport]:
     workspace_id, environment = client.where
-    priced = price_orders(orders, workspace_id, environment, at)
+    report_ids = [uuid7() for _ in orders]
+    priced = price_orders(orders, workspace_id, environment, at, report_ids)
     require_payable_amounts(orders, [total(p.lines) for p in priced], environment)
     if batch.reads_objections:
         require_consents(orders, priced)
@@ -189,8 +190,10 @@ def _gather_all(
     checks = sum(len(p.lines) for p in priced)
     turns = iter(assign_turns(client.account.pk, checks, at))
     created = [
-        _gather(client, order, priced_order, turns, batch, at)
-        for order, priced_order in zip(orders, priced, strict=True)
+        _gather(client, report_id, order, priced_order, turns, batch, at)
+        for report_id, order, priced_order in zip(
+            report_ids, orders, priced, strict=True
+        )
     ]
     searchable = (
         (new.report.pk, order.subject, order.reference)
@@ -202,13 +205,15 @@ def _gather_all(
 
 def _gather(
     client: Client,
+    report_id: UUID,
     order: Order,
     priced: PricedOrder,
     turns: Iterator[datetime],
     batch: _Batch,
     at: datetime,
 ) -> NewReport:
-    report, lines = _report(client, order, priced.subject.id, at), priced.lines
+    report = _report(client, report_id, order, priced.subject.id, at)
+    lines = priced.lines
     consent = build_consent(report, order, at)
     payment = build_payment(report, order, total(lines), at)
     report.status = first_status(
@@ -250,10 +255,12 @@ def _gather(
     return NewReport(report, consent, state, payment, total(lines))
 
 
-def _report(client: Client, order: Order, subject_id: UUID, at: datetime) -> Report:
+def _report(
+    client: Client, report_id: UUID, order: Order, subject_id: UUID, at: datetime
+) -> Report:
     subject = order.subject
     return Report(
-        id=uuid7(),
+        id=report_id,
         **client.lookups,
         subject_id=subject_id,
         subject_type=subject.type,

@@ -88,7 +88,7 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     body = {name: value for name, value in body.items() if value is not None}
     order = _merge_edit(client, report, body, faults)
     at = now()
-    priced = price_orders([order], *client.where, at)[0]
+    priced = price_orders([order], *client.where, at, [report.pk])[0]
     if "consent" in body:
         # One that the draft has already is looked at by the launch.
         subject = order.subject

@@ -24,7 +24,7 @@ from verification.db.encryption import (
     keyed_hash,
     keyed_uuid,
 )
-from verification.db.ids import number_index, number_of_id
+from verification.db.ids import number_index, number_of_id, uuid7
 from verification.db.models import DatedRow, Row
 from verification.values.clock import now
 from verification.values.masking import normalise_identifier
@@ -413,9 +413,15 @@ class Subject:
         """The folded name for searches, cut to what fits in an index."""
         return fold_name(self.name).encode()[:SEARCH_BYTES].decode(errors="ignore")
 
-    def in_workspace(self, workspace_id: UUID, environment: str) -> KnownSubject:
-        """Return the subject with its id in this workspace and environment."""
-        identity = self._identity()
+    def in_workspace(
+        self, workspace_id: UUID, environment: str, row_id: UUID | None = None
+    ) -> KnownSubject:
+        """Return the subject with its id in this workspace and environment.
+
+        `row_id` is of the rule or else the report, which alone knows a person with a
+        name and nothing else: it is part of the id, and without it the id is random.
+        """
+        identity = self._identity(row_id)
         scope = (workspace_id, environment, *identity)
         return KnownSubject(
             id=subject_id(workspace_id, environment, identity),
@@ -439,10 +445,13 @@ class Subject:
             if (value := self.members.get(key))
         ]
 
-    def _identity(self) -> Identity:
+    def _identity(self, row_id: UUID | None = None) -> Identity:
         if numbers := self.numbers():
             return numbers[0]
-        details = (self.members.get(key, "") for key in ("dateOfBirth", "email"))
+        details = [self.members.get(key, "") for key in ("dateOfBirth", "email")]
+        if self.type == SubjectType.INDIVIDUAL and not any(details):
+            # Namesakes are several people; companies of one name are one.
+            details.append(self.members.get("phone") or str(row_id or uuid7()))
         return self.type, self.country, "name", fold_text(self.name), *details
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import repeat
 from uuid import UUID
 
 import orjson
@@ -46,6 +47,8 @@ class PriceRequest:
     reuse: bool
     # The package that they were ordered by
     package: CheckPackage | None
+    # As `Subject.in_workspace` takes it
+    row_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +162,22 @@ def amount_too_low_reason(payment_mode: str, amount: Decimal, environment: str) 
 
 
 def price_orders(
-    orders: Sequence[Order], workspace_id: UUID, environment: str, at: datetime
+    orders: Sequence[Order],
+    workspace_id: UUID,
+    environment: str,
+    at: datetime,
+    report_ids: Iterable[UUID | None] = repeat(None),
 ) -> list[PricedOrder]:
     """Price the orders with one query for all of them."""
     requests = [
-        PriceRequest(o.subject, o.definitions, may_reuse(o.reuse, o.subject), o.package)
-        for o in orders
+        PriceRequest(
+            order.subject,
+            order.definitions,
+            may_reuse(order.reuse, order.subject),
+            order.package,
+            order.monitoring_id or report_id,
+        )
+        for order, report_id in zip(orders, report_ids, strict=False)
     ]
     return price(requests, workspace_id, environment, at)
 
@@ -185,7 +198,8 @@ def price(
     at: datetime,
 ) -> list[PricedOrder]:
     subjects = [
-        request.subject.in_workspace(workspace_id, environment) for request in requests
+        request.subject.in_workspace(workspace_id, environment, request.row_id)
+        for request in requests
     ]
     # The questions of each request's definitions
     questions = [
