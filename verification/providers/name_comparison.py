@@ -134,7 +134,6 @@ def _words(key: str) -> frozenset[str]:
 
 TITLES, PARTICLES = _words("titles"), _words("particles")
 HOME, PLACES, PARTS, TRADES = map(_words, ("home", "places", "parts", "trades"))
-TRADES |= {word[:-1] for word in TRADES if len(word) > 4 and word[-1] == "s"}
 LEGAL_FORMS = _words("legal_forms") | {"the", "and"}
 FORMS_ABROAD = _words("forms_abroad")
 FILLERS = _words("fillers")
@@ -418,11 +417,19 @@ def _firm_words(name: str) -> list[str]:
         text = PHRASES.sub(lambda found: PHRASE[found[0]], text)
     words = text.split()
     return [
-        # One trade or many
-        word[:-1] if word[-1] == "s" and word[:-1] in TRADES else word
-        for word in words
-        if word not in LEGAL_FORMS | FILLERS
+        _singular(word) for word in words if word not in LEGAL_FORMS | FILLERS
     ] or words
+
+
+def _singular(word: str) -> str:
+    """Return the singular of a word, if it may be a plural: of "Express" it is not.
+
+    "Securities" deals in shares, and "Security" guards.
+    """
+    is_none = word in PARTS | {"securities"} or word.endswith(("ss", "us"))
+    if is_none or len(word) < SHORT_WORD:
+        return word
+    return re.sub(r"(?<=ch|sh|ss)es$|s$", "", re.sub("ies$", "y", word))
 
 
 def _without_home(words: list[str]) -> str:
@@ -609,6 +616,7 @@ PHRASE = {
     for kept, _, others in (line.partition("=") for line in _TABLE["company_phrases"])
     for phrase in others.split(",")
 }
+TRADES |= {_singular(word) for word in TRADES}
 # Longer phrases come first.
 PHRASES = re.compile(
     r"\b(" + "|".join(sorted(map(re.escape, PHRASE), key=len, reverse=True)) + r")\b"
