@@ -36,7 +36,7 @@ def test_face_is_set_and_seen(page, console, ask, service):
     preview = page.frame_locator("iframe")
     expect(preview.get_by_text("Monday to Friday")).to_be_visible()
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_role("heading", name="There is a problem")).to_be_visible()
+    expect(page.get_by_role("alert", name="There is a problem")).to_be_focused()
     page.get_by_label("Colour of buttons").fill("#0a7a3c")
     page.get_by_label("Logo", exact=True).set_input_files(logo)
     page.get_by_role("button", name="Save", exact=True).click()

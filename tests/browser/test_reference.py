@@ -60,6 +60,7 @@ def test_referee_answers_and_the_report_is_made(page, asked, employer_client):
 
     page.get_by_role("button", name="Send my answers").click()
     expect(page.get_by_role("alert")).to_contain_text("There is a problem")
+    expect(page.get_by_role("alert")).to_be_focused()
     page.get_by_role("link", name="Say whether they worked there").click()
     expect(page.get_by_role("radio", name="Yes").first).to_be_focused()
 

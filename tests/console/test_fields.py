@@ -1,4 +1,7 @@
+import re
+
 from django import forms
+from django.template import Context, Template
 from django.test import SimpleTestCase
 from django.utils.translation import override
 
@@ -26,3 +29,18 @@ def test_countries_are_listed_by_their_names_in_the_readers_language():
         assert ("DE", germany) in listed
     names = [name for _code, name in country_choices("en")]
     assert names.index("Åland Islands") < names.index("Bahamas")
+
+
+class AllKinds(forms.Form):
+    name = forms.CharField()
+    agreed = forms.BooleanField(help_text="In writing")
+    decision = forms.ChoiceField(widget=forms.RadioSelect)
+
+
+def test_errors_describe_fields_of_all_kinds():
+    template = "{% load console %}{% for field in form %}{% field field %}{% endfor %}"
+    html = Template(template).render(Context({"form": AllKinds({})}))
+
+    described = " ".join(re.findall('aria-describedby="(.*?)"', html)).split()
+    assert set(described) == set(re.findall(r'id="(\w+_(?:error|helptext))"', html))
+    assert {f"id_{name}_error" for name in AllKinds.base_fields} < set(described)
