@@ -9,18 +9,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
 from django.conf import settings
 from django.core.files.storage import FileSystemStorage
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
+from django.utils.timezone import now
 
 from tests.configuration.test_refusals_to_start import database_url
 from tests.world.members import create_user
@@ -114,6 +117,28 @@ def test_backup_has_no_sessions(
     for (key,) in Session.objects.values_list("session_key"):
         assert key not in found
     assert "accounts_session" not in read_backup(made).rows
+
+
+@pytest.mark.parametrize("is_recent", [True, False])
+def test_old_backups_are_deleted_first_but_not_the_newest(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_recent: bool
+) -> None:
+    folder = tmp_path / "backups"
+    days = [now() - timedelta(days=n) for n in (12, 15, 16)]
+    recent, old, older = (f"{day:%Y%m%dT%H%M%SZ}" for day in days)
+    others = ["base-2026-11-01", "20261101", "lost+found", f"{older}.md5"]
+    incomplete = [f"{old}.partial", f"{recent}.partial"]
+    for name in [old, older, *incomplete, *others, *([recent] if is_recent else [])]:
+        (folder / name / "database").mkdir(parents=True)
+    # As on a full disk
+    monkeypatch.setattr(archive, "_dump", Mock(side_effect=OSError("full")))
+
+    with pytest.raises(CommandError):
+        call_command("backup", str(folder), keep_days=14)
+
+    left = {path.name for path in folder.iterdir()}
+    newest = recent if is_recent else old
+    assert left == {newest, f"{recent}.partial", *others}
 
 
 def read_dump(made: Path) -> str:

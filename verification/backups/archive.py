@@ -24,6 +24,7 @@ import subprocess
 from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, LiteralString
@@ -53,6 +54,7 @@ from verification.jobs.processes import parent_death_hook
 from verification.values.clock import now
 from verification.web.log import error_name
 
+NAME = re.compile(rf"\d{{8}}T\d{{6}}Z({re.escape(PARTIAL)})?")
 FORMAT = 2
 # Format 1 has no seal, and named one migration of each app, by its spelling the last.
 FIRST_FORMAT = 1
@@ -123,6 +125,19 @@ class Manifest:
         """True if this installation has written the manifest, under any of its keys."""
         seals = (one.hex() for one in keyed_hashes("backup", self._sealed_text()))
         return any(hmac.compare_digest(one, self.seal) for one in seals)
+
+
+def delete_old_backups(parent: Path, days: int) -> None:
+    """Delete the backups of so many days ago, but not the newest complete one.
+
+    It comes before the next backup, which a full disk would stop. Other files stay.
+    """
+    backups = [path for path in parent.glob("*") if NAME.fullmatch(path.name)]
+    newest = max((path for path in backups if path.suffix != PARTIAL), default=None)
+    last_day = f"{now() - timedelta(days=days):%Y%m%d}"
+    for path in backups:
+        if path.name[:8] <= last_day and path != newest:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def write_backup(parent: Path) -> Path:

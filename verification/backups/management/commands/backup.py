@@ -4,7 +4,7 @@ from typing import Any
 import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from verification.backups.archive import BackupError, write_backup
+from verification.backups.archive import BackupError, delete_old_backups, write_backup
 
 
 class Command(BaseCommand):
@@ -15,8 +15,16 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("dir", metavar="DIR", type=Path)
+        parser.add_argument(
+            "--keep-days",
+            type=int,
+            metavar="N",
+            help="First delete backups of DIR of N days ago and older, but the newest.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if days := options["keep_days"]:
+            delete_old_backups(options["dir"], days)
         try:
             self.stdout.write(str(write_backup(options["dir"])))
         except BackupError as e:
