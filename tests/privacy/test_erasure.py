@@ -943,6 +943,17 @@ def test_erasure_reaches_findings_about_another_subject(api: Api):
     assert api.report(wrong)["checkResults"][0]["details"]["fullName"]
 
 
+def test_later_finding_about_an_erased_holder_stays(api: Api):
+    holder = api.create(person(idNumber=MISTYPED))["id"]
+    erase(api, holder)
+    later = create_wrong_report(api)
+
+    Erasure.objects.update(sweep_at=now())
+    sweep_erasures()
+
+    assert api.report(later)["checkResults"][0]["details"]["fullName"]
+
+
 def test_erasure_reaches_copies_of_findings_about_another_subject(api: Api):
     """A rule on Wanjiku has the number of 90000002's holder."""
     create_rule(api, id_number=MISTYPED)

@@ -262,6 +262,7 @@ def _find(erasure: Erasure) -> None:
         environment=request.environment,
     )
     if erasure.found_at:
+        # A request of the client that was under way may have committed one since.
         of_person &= Q(created_at__lte=erasure.found_at)
     of_rules = Q(pk__in=erasure.rule_ids)
     if request.origin == Origin.SUBJECT:
@@ -334,7 +335,8 @@ def _subject_ids(request: SubjectRequest) -> list[UUID]:
 def _erase_from_others(erasure: Erasure) -> None:
     """Erase the person from findings about others, where their number was mistyped.
 
-    A visitor of a link has not proved to be the holder of such a number.
+    A visitor of a link has not proved to be the holder of such a number. Later reports
+    stay, as in `_find`.
     """
     request = erasure.request
     if request.origin == Origin.SUBJECT:
@@ -344,6 +346,7 @@ def _erase_from_others(erasure: Erasure) -> None:
         carrying(ids),
         workspace=request.workspace_id,
         environment=request.environment,
+        created_at__lte=erasure.found_at,
         erased_at=None,
     )
     for report_id in others.values_list("pk", flat=True):
@@ -421,8 +424,6 @@ def _sweep(erasure_id: UUID) -> None:
         erasure = _get(erasure_id)
         if not is_mine or erasure.ended_at is None or erasure.sweep_at is None:
             return
-        # A request of the client that was under way may have committed a report since.
-        erasure.found_at = erasure.ended_at
         if not _carry_out(erasure):
             return
         for start in range(0, len(erasure.report_ids), BATCH_SIZE):
