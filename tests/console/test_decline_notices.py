@@ -68,11 +68,14 @@ def test_member_hands_the_notice_over(owner, api: Api, officer: Officer):
     # The hand-over is the next job, so its button alone is filled.
     (primary,) = re.findall(r'<button class="primary[^>]*>([^<]*)', page)
     assert primary == "Record the hand-over"
-    # The browser asks for what is missing, as the answer would lose the rest.
+    # The browser asks for what is missing or wrong, as the answer would lose the rest.
     action = owner.url("notices-hand-over", notice=notice.pk)
     assert re.search(f'action="{action}" class="gap">', page)
+    made, today = (localdate(t, NAIROBI).isoformat() for t in (notice.created_at, None))
+    day = re.search('<input type="date" [^>]*>', page)[0]
+    assert f' min="{made}" max="{today}" required ' in day
 
-    fields = {"by": "Peter Otieno", "on": localdate(timezone=NAIROBI).isoformat()}
+    fields = {"by": "Peter Otieno", "on": today}
     # Sent twice, it is recorded once.
     for _ in range(2):
         said = owner.messages_after("notices-hand-over", fields, notice=notice.pk)

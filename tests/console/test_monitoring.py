@@ -379,7 +379,9 @@ def test_filtered_alerts_are_read_alone_and_the_filter_stays(officer, api):
     shown = officer.url("monitoring-alert", alert=alerts[0].pk) + query
     assert f'href="{shown}"' in html
     one = officer.url("monitoring-read", alert=alerts[0].pk) + query
-    assert f'action="{one}"' in officer.http.get(shown).content.decode()
+    page = officer.http.get(shown).content.decode()
+    assert f'action="{one}"' in page
+    assert f'href="{officer.url("monitoring-alerts")}{query}"' in page
     every = officer.url("monitoring-read-all") + query
     assert f'action="{every}"' in html
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from django import forms
@@ -17,7 +17,7 @@ from verification.console.base import (
     member_required,
     post_required,
 )
-from verification.console.fields import number_field, text_field
+from verification.console.fields import date_field, number_field, text_field
 from verification.decisions import notices
 from verification.decisions.models import (
     MAX_WAITING_DAYS,
@@ -31,6 +31,8 @@ from verification.documents.decline_notice import notice_pdf
 from verification.notifications.models import Language
 from verification.reports.hosted_links import ResendTooSoon
 from verification.reports.models import Report
+from verification.values.clock import now
+from verification.values.local_time import NAIROBI
 from verification.web.pages import attachment
 from workspaces.members import Permission
 
@@ -56,7 +58,17 @@ class HandOverForm(forms.Form):
     """The hand-over of a notice of a decline: by a named person, on a day."""
 
     by = text_field(_("Handed over by"), MAX_NAME_LENGTH)
-    on = forms.DateField(label=_("Handed over on"))
+    on = date_field(label=_("Handed over on"), required=True)
+
+    @classmethod
+    def of(cls, notice: AdverseNotice) -> Self:
+        """Return the form of a notice. The browser refuses days that cannot be."""
+        form = cls(auto_id=f"%s-{notice.number}")
+        days = {"min": notice.created_at, "max": now()}
+        form.fields["on"].widget.attrs |= {
+            name: moment.astimezone(NAIROBI).date() for name, moment in days.items()
+        }
+        return form
 
 
 REFUSALS: Refusals = {
@@ -76,7 +88,7 @@ def notices_context(report: Report) -> list[dict[str, Any]]:
             "bureaus": notices.bureaus_of(row),
             "facts": list(row.facts.all()),
             "is_open": row.state != NoticeState.ENDED and not report.erased_at,
-            "form": HandOverForm(),
+            "form": HandOverForm.of(row),
         }
         for row in rows.prefetch_related("facts").order_by("-pk")
     ]
