@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core import mail
@@ -5,15 +7,22 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.notifications.messages import ADDRESS, LINK, NUMBER, email_message, enqueue
+from tests.world.clients import HOSTED, Api, person
+from tests.world.notices import create_report, decline_by_policy, deliver, wait
 from tests.world.staff import log_in, take_messages
 from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.widgets import NOT_OFFERED
+from verification.consents.links import consent_links
+from verification.consents.models import Consent
+from verification.decisions.models import AdverseNotice
+from verification.decisions.notices import record_outcomes
 from verification.notifications.admin import mask_recipient
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.outbox import cancel
 from verification.notifications.recipients import block
+from verification.values.clock import now
 
 pytestmark = pytest.mark.django_db
 BLOCKS = reverse("admin:notifications_block_changelist")
@@ -67,6 +76,57 @@ def test_waiting_or_cancelled_message_is_not_sent_again(admin_client: Client):
     assert "waits already" in send_again(admin_client, row)[0]
     cancel(row.cause)
     assert "was cancelled" in send_again(admin_client, row)[0]
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (None, "is sent again"),
+        ("replaced", "newer link"),
+        ("expired", "EXPIRED"),
+        ("cancelled", "needs no link"),
+    ],
+)
+def test_request_is_sent_again_only_while_its_link_takes_an_answer(
+    api: Api, admin_client: Client, end: str | None, reason: str
+):
+    report_id = api.create({**person(email=ADDRESS), "consent": HOSTED})["id"]
+    row = Notification.objects.get(kind="CONSENT_REQUEST")
+    send_due_notifications()
+    if end == "replaced":
+        Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+        consent_links.renew(Consent.objects.get().pk)
+    elif end == "expired":
+        Consent.objects.update(expires_at=now())
+    elif end == "cancelled":
+        api.post(f"/reports/{report_id}/cancel")
+
+    (told,) = send_again(admin_client, row)
+
+    assert reason in told
+    row.refresh_from_db()
+    assert (row.status == "PENDING") == (end is None)
+
+
+def test_notice_of_a_decline_that_staff_send_again_is_served(
+    api: Api, admin_client: Client
+):
+    wait(5, api)
+    decline_by_policy(api, create_report(api))
+    row = Notification.objects.get(kind="ADVERSE_NOTICE")
+    ends = {"status": "FAILED", "error": "REFUSED", "next_attempt_at": None}
+    Notification.objects.filter(pk=row.pk).update(**ends)
+    record_outcomes()
+
+    (soon,) = send_again(admin_client, row)
+    assert "wait" in soon
+    AdverseNotice.objects.update(messaged_at=now() - timedelta(minutes=2))
+    (told,) = send_again(admin_client, row)
+
+    assert told.endswith("is sent again.")
+    notice = deliver()
+    assert (notice.state, notice.rounds) == ("SERVED", 2)
+    assert notice.waits_until
 
 
 def test_staff_with_view_permission_cannot_send_again():

@@ -62,7 +62,7 @@ from verification.notifications.outbox import OutgoingMessage, cancel, notify
 from verification.notifications.sms import sms_is_configured
 from verification.reports.hosted_links import RESEND_INTERVAL, require_resend_interval
 from verification.reports.models import Report
-from verification.reports.status import lock_report, record_note
+from verification.reports.status import lock_report, locked_reports, record_note
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI, utc_text
 from verification.values.masking import mask_email, mask_end
@@ -275,6 +275,28 @@ def resend(client: Client, notice_id: UUID, member: Member) -> AdverseNotice:
     Raises AdverseNotice.DoesNotExist, NotAllowed, NoticeRefused and ResendTooSoon.
     """
     report, notice = _lock_for(client, notice_id, member)
+    _resend(report, notice, client.actor)
+    return notice
+
+
+@transaction.atomic
+def send_message_again(message: Notification, by: str) -> None:
+    """Send the notice of a message again, for staff.
+
+    The round is a new one, as a message has one outcome. Raises NoticeRefused and
+    ResendTooSoon.
+    """
+    notice_id = UUID(message.cause.split(":")[1])
+    report_id = AdverseNotice.objects.values_list("report_id", flat=True)
+    report = locked_reports().get(pk=report_id.get(pk=notice_id))
+    rows = AdverseNotice.objects.select_for_update(of=("self",), no_key=True)
+    notice = rows.get(pk=notice_id)
+    notice.report = report
+    _require_needed(report, notice)
+    _resend(report, notice, by)
+
+
+def _resend(report: Report, notice: AdverseNotice, by: str) -> None:
     at = now()
     if notice.rounds >= MAX_ROUNDS:
         raise NoticeRefused(NoticeObstacle.TOO_OFTEN)
@@ -288,8 +310,7 @@ def resend(client: Client, notice_id: UUID, member: Member) -> AdverseNotice:
     if served:
         notice.state = NoticeState.SERVED
         notice.save(update_fields=["state"])
-    record_note(report, "notice of the decline sent again", client.actor, at)
-    return notice
+    record_note(report, "notice of the decline sent again", by, at)
 
 
 @transaction.atomic
@@ -524,11 +545,15 @@ def _lock_for(
     require_present(member, Permission.DECIDE_REPORTS)
     notice = own.select_for_update(of=("self",), no_key=True).get(pk=notice_id)
     notice.report = report
+    _require_needed(report, notice)
+    return report, notice
+
+
+def _require_needed(report: Report, notice: AdverseNotice) -> None:
     if report.erased_at:
         raise NoticeRefused(NoticeObstacle.ERASED)
     if notice.state == NoticeState.ENDED:
         raise NoticeRefused(NoticeObstacle.ENDED)
-    return report, notice
 
 
 def _send(report: Report, notice: AdverseNotice, at: datetime) -> None:

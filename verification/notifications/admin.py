@@ -1,9 +1,35 @@
-from django.contrib import admin
+from typing import Any
 
+from django.contrib import admin
+from django.db import transaction
+
+from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
-from verification.notifications.models import Block, Channel, Notification
-from verification.notifications.outbox import NotResendable, send_again
+from verification.consents.links import consent_links
+from verification.decisions import notices
+from verification.notifications import outbox
+from verification.notifications.models import Block, Channel, Kind, Notification
+from verification.notifications.outbox import NotResendable
+from verification.payments.links import payment_links
+from verification.references.requests import ReferenceClosed, reference_links
+from verification.reports.hosted_links import (
+    HostedLinks,
+    NotRenewable,
+    ResendTooSoon,
+    reminder_cause,
+    request_cause,
+)
 from verification.values.clock import now
+
+# The links that these messages ask their recipient to answer by
+LINKS: dict[str, HostedLinks[Any]] = {
+    Kind.CONSENT_REQUEST: consent_links,
+    Kind.CONSENT_REMINDER: consent_links,
+    Kind.PAYMENT_REQUEST: payment_links,
+    Kind.PAYMENT_REMINDER: payment_links,
+    Kind.REFERENCE_REQUEST: reference_links,
+    Kind.REFERENCE_REMINDER: reference_links,
+}
 
 
 @admin.register(Notification)
@@ -49,11 +75,40 @@ class NotificationAdmin(ReadOnlyAdmin):
         self.run_on_each(
             request,
             notifications,
-            send_again,
+            lambda row: _send_again(row, staff_actor(request).name),
             "it is sent again.",
             audited="sent-again",
-            refusals=NotResendable,
+            refusals=(
+                NotResendable,
+                NotRenewable,
+                ReferenceClosed,
+                ResendTooSoon,
+                notices.NoticeRefused,
+            ),
         )
+
+
+@transaction.atomic
+def _send_again(message, by):
+    if message.kind == Kind.ADVERSE_NOTICE:
+        notices.send_message_again(message, by)
+        return
+    if message.kind in LINKS and message.report_id:
+        _require_open_link(message)
+    outbox.send_again(message)
+
+
+def _require_open_link(message):
+    """Raise an error that says why the link in the message takes no answer any more."""
+    links = LINKS[message.kind]
+    for found in links.model.objects.filter(report=message.report_id):
+        report, row = links.lock(found.pk)
+        if message.cause in (request_cause(row), reminder_cause(row)):
+            links.require_renewable(report, row, now())
+            if row.expires_at is None or row.expires_at > now():
+                return
+            raise NotResendable("Its link has expired: send a new link instead.")
+    raise NotResendable("A newer link has taken the place of its link.")
 
 
 def to_review(blocks):

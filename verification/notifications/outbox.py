@@ -46,10 +46,7 @@ RETENTION = timedelta(days=30)
 
 
 class NotResendable(Exception):
-    """The notification waits, was cancelled, or has no recipient any more."""
-
-    def __init__(self) -> None:
-        super().__init__("It waits already, was cancelled or is too old.")
+    """The notification cannot be sent again; the text tells staff why."""
 
 
 class MessageWithheld(Exception):
@@ -200,7 +197,7 @@ def send_again(notification: Notification) -> None:
         next_attempt_at=now(),
     )
     if not restarted:
-        raise NotResendable
+        raise NotResendable("It waits already, was cancelled or is too old.")
     schedule_job(JobName.SEND_NOTIFICATIONS)
 
 
