@@ -25,6 +25,7 @@ from verification.db.startup import DatabaseRefused
 from verification.payments import reconciliation
 from verification.payments.models import (
     Checkout,
+    OperatorAlert,
     ReconciliationProgress,
     Refund,
     SandboxCheckout,
@@ -336,6 +337,23 @@ def test_unanswered_payment_delays_no_other(paystack_api, paystack):
     ]
 
     assert review_flags() == ["BOOKS_DIFFER"]
+
+
+def test_lasting_lack_of_an_answer_holds_up_no_later_day(paystack_api, paystack):
+    checkout = create_paid_checkout(paystack_api, paystack)
+    paystack.transactions[checkout.reference].paid_at -= timedelta(days=1)
+    paystack.faults.path, paystack.faults.status = "/verify/", 503
+    compared, today = ReconciliationProgress.objects, now().date()
+    for days in (1, 2):
+        with time_machine.travel(now() + timedelta(days=days)):
+            reconcile_yesterday()
+        told = OperatorAlert.objects.filter(kind="UNREAD")
+        # The next day's job asks once more.
+        assert told.count() == days - 1
+
+    message = f"paystack {checkout.pk} is paid here: SOURCE_UNAVAILABLE"
+    assert told.get().message == message
+    assert compared.get(provider="paystack").day == today + timedelta(days=1)
 
 
 def test_unreadable_row_delays_no_other_provider(

@@ -91,7 +91,9 @@ def reconcile_yesterday() -> None:
     yesterday = now().astimezone(UTC).date() - timedelta(days=1)
     for provider in providers():
         day = _first_day(provider.name, yesterday)
-        while day <= yesterday and _reconcile_day(provider, day):
+        while day <= yesterday and _reconcile_day(
+            provider, day, is_last=day == yesterday
+        ):
             ReconciliationProgress.objects.update_or_create(
                 provider=provider.name, defaults={"day": day}
             )
@@ -109,20 +111,26 @@ def _first_day(provider: str, yesterday: date) -> date:
     return min(yesterday, max(after, yesterday - MAX_CATCH_UP))
 
 
-def _reconcile_day(provider: CheckoutProvider, day: date) -> bool:
+def _reconcile_day(provider: CheckoutProvider, day: date, *, is_last: bool) -> bool:
     """Compare the books of one day; log each difference, and repair or report it.
 
-    Returns whether the provider answered all questions.
+    Returns False if the next job has to compare the day once more. A question that the
+    provider does not answer then either is reported, and holds up no later day.
     """
     is_complete = True
     try:
         for difference in reconcile(provider, *day_bounds(day, day)):
             logger.error("books differ: %s", difference)
-            is_complete = is_complete and not difference.is_unanswered
+            is_unanswered = difference.is_unanswered
+            if is_unanswered and is_last:
+                is_complete = False
+                continue
             # A review flag alerts the operators itself.
             is_flagged = difference.checkout_id and not difference.mends_itself
-            if not (is_flagged or difference.is_unanswered):
+            if is_unanswered or not is_flagged:
                 kind = OperatorAlertKind.BOOKS
+                if is_unanswered:
+                    kind = OperatorAlertKind.UNREAD
                 record_alert(kind, difference, message=str(difference))
     except ProviderError as e:
         why = e.code
