@@ -16,6 +16,7 @@ from tests.world.payments import (
     candidate_item,
     end_checkout,
     open_page,
+    poll_checkouts,
     post_event,
 )
 from tests.world.refunds import (
@@ -385,6 +386,23 @@ def test_part_is_not_alerted_when_staff_have_decided(parts: list[Checkout]):
     assert urgent_lines() == []
     refund_unfinished_parts()
     assert urgent_lines() == [left_to_staff(second, "150.00")]
+
+
+def test_part_is_alerted_when_staff_have_decided_about_other_money(
+    paystack_api: Api, paystack: FakePaystack
+):
+    checkout = create_paid_checkout(paystack_api, paystack)
+    paystack.dispute(checkout.reference)
+    poll_checkouts(checkout)
+    resolve_review_flags(checkout.pk, ["DISPUTED"], "The bank decides")
+    paystack.dispute(checkout.reference, "resolve", resolution="declined")
+    poll_checkouts(checkout)
+    assert (checkout.disputed, urgent_lines()) == (0, [])
+
+    paystack_api.post(f"/reports/{checkout.report_id}/cancel")
+    refund_unfinished_parts()
+
+    assert urgent_lines() == [left_to_staff(checkout, "250.00")]
 
 
 @pytest.mark.parametrize("by_staff", [True, False])

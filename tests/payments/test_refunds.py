@@ -263,10 +263,15 @@ def test_refunded_top_up_leaves_the_balance(api: Api):
     assert (entry.amount, entry.checkout_id) == (-400, checkout.pk)
 
 
-@pytest.mark.parametrize("credit", [0, 5000])
-def test_spent_top_up_refuses_refund(paystack_api, paystack, credit):
+@pytest.mark.parametrize(
+    "limit",
+    [{"credit_limit": 0}, {"credit_limit": 5000}, {"billing": "POSTPAID"}],
+    ids=str,
+)
+def test_spent_top_up_refuses_refund(paystack_api, paystack, limit):
     checkout = create_paid_top_up(paystack_api, 1000, paystack)
-    Account.objects.update(credit_limit=credit)
+    account = Account.objects.filter(pk=paystack_api.account.pk)
+    account.update(**limit)
     spend(paystack_api, 1)
 
     with pytest.raises(NotRefundable, match="has spent"):

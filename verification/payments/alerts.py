@@ -262,8 +262,12 @@ def _is_unresolved(alert: OperatorAlert) -> bool:
         return True
     # Another checkout of the payment may have the flag that left the part to staff.
     is_unfinished = alert.cause.endswith(f":{UNFINISHED}")
+    # A person who gives a reason clears a flag, and the part is accounted for again. An
+    # earlier reason is about other money.
+    accounted_at = checkout.accounted_at or alert.created_at
+    is_kept = checkout.reason_to_keep and accounted_at > alert.created_at
     refunds = checkout.refunds.filter(created_at__gte=alert.created_at)
-    return is_unfinished and not (checkout.reason_to_keep or refunds.exists())
+    return is_unfinished and not (is_kept or refunds.exists())
 
 
 def _line(alert: OperatorAlert) -> str:

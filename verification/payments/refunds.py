@@ -218,7 +218,7 @@ def _create_refund(
     except InsufficientBalance as e:
         raise NotRefundable("The workspace has spent that money.") from e
     account = checkout.account
-    if account and account.billing == Account.Billing.PREPAID:
+    if account and account.billing != Account.Billing.PLAY:
         # A workspace spends its credit on reports. No refund pays credit out.
         account.refresh_from_db(fields=["balance"])
         if checkout.is_counted and account.balance < 0:
@@ -469,7 +469,7 @@ def refund_unfinished_part(checkout_id: UUID) -> None:
             checkout, part, cause, str(cause.label), SERVICE_STAFF, large=False
         )
         notify(*refund_notice(cast(Report, checkout.report), refund))
-    elif part and not checkout.reason_to_keep:
+    elif part:
         alert_unfinished_part(checkout, part)
 
 
