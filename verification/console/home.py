@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.timezone import localdate
@@ -28,6 +29,7 @@ from verification.console.figures import (
     percent,
 )
 from verification.console.needs import needs_of
+from verification.console.workspace import CLOSED_REASON
 from verification.decisions.case_list import standings_of
 from verification.decisions.notices import reports_under_correction
 from verification.figures.summary import Days, Figures, read_steps
@@ -52,7 +54,8 @@ def home(request: HttpRequest) -> HttpResponse:
     mine = list(found.order_by("workspace__name", "id"))
     if len(mine) == 1 and "all" not in request.GET:
         return HttpResponseRedirect(dashboard_url(mine[0]))
-    return render(request, "console/home.html", {"members": mine})
+    shown = {"members": mine, "may_create": not _owned_by(request.user).exists()}
+    return render(request, "console/home.html", shown)
 
 
 @private_page
@@ -61,10 +64,16 @@ def home(request: HttpRequest) -> HttpResponse:
 def create_workspace(request: HttpRequest) -> HttpResponse:
     """Create a workspace for a user who owns none, such as an invited member."""
     assert isinstance(request.user, User)  # noqa: S101
-    owned = Member.objects.filter(user=request.user, role=Role.OWNER).order_by("id")
+    owned = _owned_by(request.user)
     if not owned.exists():
         create_own_workspace(request.user)
     return HttpResponseRedirect(dashboard_url(owned[0]))
+
+
+def _owned_by(user: Any) -> QuerySet[Member]:
+    """Return the user's ownerships of workspaces that no owner has closed."""
+    owned = Member.objects.filter(user=user.pk, role=Role.OWNER).order_by("id")
+    return owned.exclude(workspace__suspension_reason=CLOSED_REASON)
 
 
 @member_required()
