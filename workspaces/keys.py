@@ -19,11 +19,12 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Model, Q
+from django.db.models import Model, Q, QuerySet
 
 from verification.db.base import run_sql
 from verification.db.encryption import EncryptedJSONField, keyed_hash
 from verification.values.clock import now
+from workspaces.members import lock_active_workspace
 from workspaces.models import (
     Account,
     ApiKey,
@@ -71,8 +72,8 @@ def issue(
     member who makes it, if a member does.
 
     Raises ValueError for an unknown environment or scope. Raises NotApproved for a
-    production key of an unapproved workspace; `force` allows it. Raises TooManyKeys for
-    a member, who needs a transaction.
+    production key of an unapproved workspace; `force` allows it. Raises TooManyKeys and
+    WorkspaceSuspended for a member, who needs a transaction.
     """
     environment = Environment(environment)
     if made_by is not None:
@@ -99,16 +100,18 @@ def issue(
 
 def _require_room(workspace: Workspace, environment: Environment) -> None:
     # Members who make keys at the same moment wait for each other.
-    Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
+    lock_active_workspace(workspace.pk)
+    if working_keys(workspace).filter(environment=environment).count() >= MAX_KEYS:
+        raise TooManyKeys
+
+
+def working_keys(workspace: Workspace) -> QuerySet[ApiKey]:
     at = now()
-    working = ApiKey.objects.filter(
+    return ApiKey.objects.filter(
         Q(revoked_at=None) | Q(revoked_at__gt=at),
         Q(expires_at=None) | Q(expires_at__gt=at),
         workspace=workspace,
-        environment=environment,
     )
-    if working.count() >= MAX_KEYS:
-        raise TooManyKeys
 
 
 def is_well_formed(text: str) -> bool:

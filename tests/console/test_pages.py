@@ -144,13 +144,21 @@ def test_key_works_from_the_networks_that_a_member_names(owner, api, live_api):
         assert used.get("/me").status_code == status, typed
 
 
-def test_production_keys_are_not_made_in_the_console(owner):
+def test_production_key_is_made_once_the_company_is_approved(owner):
     fields = {"name": "Loans", "scopes": ["reports:read"]}
+    create = owner.url("keys-create", "production")
 
-    assert owner.post("keys-create", fields, "production").status_code == 403
-    approve_workspace(owner.workspace)
-    assert owner.post("keys-create", fields, "production").status_code == 403
+    for answer in (owner.http.get(create), owner.http.post(create, fields)):
+        assert answer.status_code == 403
+        assert f'href="{owner.url("golive", "production")}"' in answer.content.decode()
+    assert create not in owner.page("keys", "production")
     assert not ApiKey.objects.filter(environment="production").exists()
+    approve_workspace(owner.workspace)
+    assert create in owner.page("keys", "production")
+    page = owner.http.post(create, fields).content.decode()
+    key = keys.find(SHOWN.search(page)[0])
+    assert (key.environment, key.scopes) == ("production", ["reports:read"])
+    assert key.made_by_user == owner.member.user_id
 
 
 def test_rotated_production_key_keeps_its_settings(owner, live_api):
@@ -195,8 +203,27 @@ def test_members_make_a_limited_number_of_keys(owner, api, live_api, monkeypatch
     assert ApiKey.objects.filter(environment="sandbox").count() == 3
 
 
-def test_revoked_key_is_refused_at_once(owner, api):
-    owner.get("keys-revoke", key=api.key.pk)
+def test_removal_of_a_member_names_the_working_keys_that_they_made(owner, admin, api):
+    remove = {"name": "members-remove", "member": admin.member.pk}
+    assert "go on working" not in owner.page(**remove)
+    for name in ("Ended", "Loans"):
+        admin.post("keys-create", {"name": name, "scopes": ["reports:read"]})
+    keys.revoke(ApiKey.objects.get(name="Ended"))
+
+    page = owner.page(**remove)
+
+    listed = page.partition("go on working")[2]
+    (item,) = re.findall(r"<li>.*?</li>", listed)
+    assert f'href="{owner.url("keys")}"' in item
+    assert "Loans" in item
+
+
+def test_revoked_key_is_refused_at_once(owner, api, live_api):
+    other, _ = keys.issue(api.workspace, environment="sandbox", name="Other")
+    warning = "No other key works here"
+    assert warning not in owner.page("keys-revoke", key=api.key.pk)
+    keys.revoke(other)
+    assert warning in owner.page("keys-revoke", key=api.key.pk)
     assert api.get("/reports").status_code == 200
 
     owner.post("keys-revoke", key=api.key.pk)
@@ -490,6 +517,24 @@ def test_member_leaves_and_may_open_a_workspace_of_their_own(owner, viewer):
     viewer.http.post("/console/new")
     member = Member.objects.get(user=viewer.member.user)
     assert (member.role, member.workspace.kind) == ("OWNER", "INDIVIDUAL")
+
+
+def test_member_without_a_workspace_of_their_own_is_offered_one(owner, viewer):
+    def is_offered(visitor):
+        page = visitor.http.get("/console/?all").content.decode()
+        return "Open one of your own" in page
+
+    assert is_offered(viewer)
+    assert not is_offered(owner)
+    owner.workspace.suspend("Unpaid")
+    assert not is_offered(owner)
+    owner.workspace.resume()
+    owner.post("settings-close", {"password": PASSWORD})
+    assert is_offered(owner)
+    page = owner.http.post("/console/new")["Location"]
+    new = Workspace.objects.exclude(pk=owner.workspace.pk).get()
+    assert str(new.pk) in page
+    assert not is_offered(owner)
 
 
 def test_member_of_several_workspaces_chooses_one(owner, another_api):

@@ -4,6 +4,7 @@ import pytest
 from django.utils.timezone import now
 
 from workspaces import keys
+from workspaces.members import WorkspaceSuspended
 from workspaces.models import ApiKey, Environment, Scope, Workspace, default_scopes
 
 VECTORS = {
@@ -110,6 +111,16 @@ def test_production_key_needs_approval(issue, workspace):
 
     workspace.go_live = Workspace.GoLive.APPROVED
     assert issue(environment="production")
+
+
+def test_members_get_no_key_of_a_workspace_that_closes_meanwhile(issue, workspace):
+    key, _text = issue()
+    Workspace.objects.get(pk=workspace.pk).suspend("Closed")
+
+    with pytest.raises(WorkspaceSuspended):
+        issue(made_by=1)
+    with pytest.raises(WorkspaceSuspended):
+        keys.rotate(key, old_ends_at=now(), made_by=1)
 
 
 @pytest.mark.parametrize("environment", Environment.values)

@@ -164,9 +164,8 @@ def list_keys(place: Place) -> HttpResponse:
 
 @member_required(Permission.MANAGE_KEYS)
 def create_key(place: Place) -> HttpResponse:
-    """Create a sandbox key. The approval of an application creates a production key."""
-    if not place.is_sandbox:
-        return place.render("not_allowed", status=403)
+    """Create a key. The approval of an application creates the first production key."""
+    place.require_live()
     form = KeyForm(place.posted)
     if not form.is_valid():
         return place.render("keys/create", {"form": form})
@@ -217,7 +216,10 @@ def set_networks(place: Place, key: UUID) -> HttpResponse:
 def revoke_key(place: Place, key: UUID) -> HttpResponse:
     found = ApiKey.objects.get(pk=key, **place.lookups)
     if place.request.method != "POST":
-        return place.render("keys/revoke", {"key": found})
+        working = keys.working_keys(place.workspace)
+        others = working.filter(environment=place.environment).exclude(pk=found.pk)
+        shown = {"key": found, "is_last": not others.exists()}
+        return place.render("keys/revoke", shown)
     with transaction.atomic():
         if keys.revoke(found):
             place.record("api-key.revoked", found)
@@ -272,7 +274,9 @@ def change_role(place: Place, member: UUID) -> HttpResponse:
 def remove_member(place: Place, member: UUID) -> HttpResponse:
     other = _get_member(place, member)
     if place.request.method != "POST":
-        return place.render("members/remove", {"other": other})
+        working = keys.working_keys(place.workspace)
+        made = working.filter(made_by_user=other.user_id).order_by("id")
+        return place.render("members/remove", {"other": other, "keys": made})
     with place.refusing(REFUSALS, "members"), transaction.atomic():
         place.record("member.removed", other)
         members.remove(place.member, other)
