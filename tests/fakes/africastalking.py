@@ -28,6 +28,8 @@ class SmsGateway:
         self.codes: dict[str, int] = {}
         # The HTTP status and body of every answer, if set.
         self.broken: tuple[int, str] | None = None
+        # It takes messages and closes the connection without an answer.
+        self.is_silent = False
         # The URL to which every answer redirects, if set.
         self.leads_to = ""
         # How the ids of messages begin
@@ -91,6 +93,8 @@ class _Handler(BaseHTTPRequestHandler):
         status, answer = self.gateway.answer(
             self.path, self.headers.get("apiKey"), form
         )
+        if self.gateway.is_silent:
+            return
         text = answer if isinstance(answer, str) else json.dumps(answer)
         kind = "text/plain" if isinstance(answer, str) else "application/json"
         self.send_response(307 if self.gateway.leads_to else status)

@@ -1,12 +1,19 @@
 from typing import Any
 
 import pytest
+from django.core import mail
 
 from tests.fakes.africastalking import KEY, USERNAME, SmsGateway
-from tests.notifications.messages import LINK, NUMBER, enqueue, sms_message
+from tests.notifications.messages import (
+    LINK,
+    NUMBER,
+    email_message,
+    enqueue,
+    sms_message,
+)
 from tests.world.clock import let_time_pass
 from tests.world.logs import LogLines
-from verification.notifications.delivery import send_due_notifications
+from verification.notifications.delivery import MAX_ATTEMPTS, send_due_notifications
 from verification.notifications.models import Channel, Notification
 from verification.notifications.outbox import notify
 from verification.notifications.sms import gateway_url
@@ -105,24 +112,63 @@ def test_temporary_refusal_is_retried(sms_gateway: SmsGateway, code: int):
 
 
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "error"),
     [
-        (500, "Internal error"),
-        (201, "not JSON"),
-        (201, "[" * 5000),
-        (201, " " * 100_000),
-        (201, {}),
-        (201, {"SMSMessageData": {"Recipients": None}}),
-        (201, {"SMSMessageData": {"Recipients": [{"statusCode": "?"}]}}),
+        ((500, "Internal error"), "NOT_TAKEN"),
+        ((201, "not JSON"), "INTERRUPTED"),
+        ((201, "[" * 5000), "INTERRUPTED"),
+        ((201, " " * 100_000), "INTERRUPTED"),
+        ((201, {}), "INTERRUPTED"),
+        ((201, {"SMSMessageData": {"Recipients": None}}), "INTERRUPTED"),
+        (
+            (201, {"SMSMessageData": {"Recipients": [{"statusCode": "?"}]}}),
+            "INTERRUPTED",
+        ),
     ],
 )
-def test_unreadable_answer_is_retried(sms_gateway: SmsGateway, broken: Any):
+def test_unreadable_answer_is_retried(sms_gateway: SmsGateway, broken: Any, error: str):
     sms_gateway.broken = broken
     row = enqueue(sms_message())
     send_due_notifications()
 
     row.refresh_from_db()
-    assert (row.status, row.error) == ("PENDING", "NOT_TAKEN")
+    assert (row.status, row.error) == ("PENDING", error)
+
+
+def test_sms_in_doubt_is_sent_only_once_more(sms_gateway: SmsGateway):
+    sms_gateway.is_silent = True
+    row = enqueue(sms_message())
+    for status in ("PENDING", "FAILED", "FAILED"):
+        send_due_notifications()
+        row.refresh_from_db()
+        assert (row.status, row.error) == (status, "INTERRUPTED")
+        let_time_pass()
+
+    assert len(sms_gateway.sent) == 2
+
+
+def test_sms_in_doubt_holds_off_other_sms_and_no_email(sms_gateway: SmsGateway):
+    sms_gateway.is_silent = True
+    doubted = enqueue(sms_message())
+    waiting = enqueue(sms_message("consent:2:1"))
+    enqueue(email_message("consent:3:1"))
+    send_due_notifications()
+    # Another that comes meanwhile waits, too.
+    late = enqueue(sms_message("consent:4:1"))
+    send_due_notifications()
+
+    assert len(sms_gateway.requests) == len(mail.outbox) == 1
+    for row in (waiting, late):
+        row.refresh_from_db()
+        assert (row.status, row.error, row.attempts) == ("PENDING", "UNREACHABLE", 0)
+
+    sms_gateway.is_silent = False
+    let_time_pass()
+    send_due_notifications()
+
+    for row in (doubted, waiting, late):
+        row.refresh_from_db()
+        assert (row.status, row.error) == ("SENT", "")
 
 
 def test_wrong_key_is_retried(sms_gateway: SmsGateway, settings: Any):
@@ -171,10 +217,17 @@ def test_sms_is_retried_when_the_gateway_is_down(
 ):
     settings.SMS_URL = "http://127.0.0.1:1"
     row = enqueue(sms_message())
+    for _ in range(MAX_ATTEMPTS + 1):
+        send_due_notifications()
+        row.refresh_from_db()
+        assert (row.status, row.error, row.attempts) == ("PENDING", "UNREACHABLE", 0)
+        let_time_pass()
+
+    settings.SMS_URL = sms_gateway.url
     send_due_notifications()
 
     row.refresh_from_db()
-    assert (row.status, row.error) == ("PENDING", "UNREACHABLE")
+    assert (row.status, row.attempts) == ("SENT", 1)
 
 
 def test_malformed_number_fails_at_once(sms_gateway: SmsGateway):

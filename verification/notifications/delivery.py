@@ -61,11 +61,12 @@ MAX_ATTEMPTS = len(RETRY_DELAYS) + 1
 LEASE = timedelta(seconds=150)
 # One job sends for this long; the next one continues.
 RUN_SECONDS = 60
-# While the mail server is away, one e-mail tries after each rest. It counts no attempt,
-# and all others wait with it. The longer it has waited, the longer is the rest.
+# While the mail server or SMS gateway is away, one message tries after each rest. It
+# counts no attempt, and all others wait with it. The longer it has waited, the longer
+# is the rest. Others also wait after an SMS in doubt, because its gateway may hang.
 SHORTEST_REST = timedelta(seconds=5)
 LONGEST_REST = timedelta(minutes=1)
-# An e-mail that has waited this long for the mail server fails.
+# A message that has waited this long for the server fails.
 MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
@@ -79,8 +80,9 @@ POLICY = re.compile(rb"\b5\.7\.\d|relay", re.IGNORECASE)
 def send_due_notifications() -> None:
     """Send due notifications one by one. Any number of these jobs may run at once."""
     end = time.monotonic() + RUN_SECONDS
-    if until := _rest_end():
-        _postpone_emails(until)
+    for channel in Channel:
+        if until := _rest_end(channel):
+            _postpone(channel, until)
     with closing(Mailer()) as mailer:
         while beat() and time.monotonic() < end:
             claimed = claim()
@@ -89,8 +91,8 @@ def send_due_notifications() -> None:
             outcome = attempt(claimed, mailer)
             if record(claimed, outcome):
                 _remember_refusal(claimed, outcome)
-            if outcome.is_away:
-                _postpone_emails(now() + _rest(claimed))
+            if outcome.is_away or outcome.in_doubt:
+                _postpone(claimed.channel, now() + _rest(claimed))
     schedule_next_run(
         send_due_notifications, waiting_notifications(), "next_attempt_at"
     )
@@ -112,10 +114,10 @@ def waiting_notifications() -> QuerySet[Notification]:
     )
 
 
-def _rest_end() -> datetime | None:
-    """Return when the next e-mail tries whether the mail server is back, or None."""
+def _rest_end(channel: str) -> datetime | None:
+    """Return when the next message tries whether the server is back, or None."""
     away = waiting_notifications().filter(
-        channel=Channel.EMAIL,
+        channel=channel,
         error=NotificationError.UNREACHABLE,
         attempts=0,
         next_attempt_at__gt=Now(),
@@ -125,19 +127,19 @@ def _rest_end() -> datetime | None:
 
 
 def _rest(notification: Notification) -> timedelta:
-    """Return the time until the next try, if this e-mail found no mail server."""
+    """Return the time until the next try, if this message found no server."""
     waited = now() - notification.created_at
     return min(max(waited, SHORTEST_REST), LONGEST_REST)
 
 
 @transaction.atomic
-def _postpone_emails(until: datetime) -> None:
-    """Let all due e-mails wait, later ones behind earlier ones.
+def _postpone(channel: str, until: datetime) -> None:
+    """Let all due messages of the channel wait, later ones behind earlier ones.
 
     It waits for none that is being cancelled: that would deadlock if there are several.
     """
     due = Notification.objects.filter(
-        channel=Channel.EMAIL, next_attempt_at__lte=Now(), leased_until=None
+        channel=channel, next_attempt_at__lte=Now(), leased_until=None
     )
     free = due.select_for_update(no_key=True, skip_locked=True).values("pk")
     Notification.objects.filter(pk__in=free).update(
@@ -183,6 +185,9 @@ def record(notification: Notification, outcome: Outcome) -> bool:
     """Record the outcome. Returns False if another sender has claimed the row since."""
     at = now()
     wait = None if outcome.permanent else next_retry_delay(notification.attempts)
+    # The recipient may have it twice, and no more.
+    if outcome.in_doubt and notification.attempts > 1:
+        wait = None
     attempts = notification.attempts
     if outcome.is_away:
         attempts -= 1

@@ -404,7 +404,9 @@ class Outcome:
     permanent: bool = False
     # The recipient must not get the message.
     withheld: bool = False
-    # The mail server was unreachable, so it has not seen the message.
+    # The mail server or gateway was unreachable, so it has not seen the message.
     is_away: bool = False
+    # The gateway may have sent the message.
+    in_doubt: bool = False
     # The gateway's id of the message.
     reference: str = ""

@@ -34,6 +34,7 @@ NUMBER = re.compile(r"\+[0-9]{4,}")
 ACCEPTED_CODES = {100, 101, 102}
 # Invalid number, unsupported type of number, one that wants no messages (twice).
 REFUSED_CODES = {403, 404, 406, 409}
+IN_DOUBT = Outcome(NotificationError.INTERRUPTED, in_doubt=True)
 
 
 def sms_is_configured() -> bool:
@@ -60,12 +61,10 @@ def send_sms(number: str, text: str) -> Outcome:
     except Blocked as e:
         logger.error("the SMS gateway may not be called: %s", e)
         return Outcome(NotificationError.UNREACHABLE)
-    except (requests.ConnectionError, requests.Timeout):
-        return Outcome(NotificationError.UNREACHABLE)
-    except requests.RequestException:
-        return Outcome(NotificationError.NOT_TAKEN)
-    except (HTTPError, OSError):
-        return Outcome(NotificationError.UNREACHABLE)
+    except (requests.RequestException, HTTPError, OSError) as e:
+        if client.was_sent(e):
+            return IN_DOUBT
+        return Outcome(NotificationError.UNREACHABLE, is_away=True)
     if not 200 <= response.status_code < 300:
         logger.warning("the SMS gateway answered with HTTP %s", response.status_code)
         return Outcome(NotificationError.NOT_TAKEN)
@@ -96,12 +95,14 @@ def _post(number: str, text: str) -> requests.Response:
 def _outcome(body: bytes) -> Outcome:
     """Read the only recipient; there is none when the sender id is refused."""
     try:
-        answer: Any = json.loads(body)
-        (recipient,) = answer["SMSMessageData"]["Recipients"]
+        recipients: Any = json.loads(body)["SMSMessageData"]["Recipients"]
+        if recipients == []:
+            return Outcome(NotificationError.NOT_TAKEN)
+        (recipient,) = recipients
         code, reference = int(recipient["statusCode"]), str(recipient["messageId"])
     except (KeyError, TypeError, ValueError, RecursionError):
         logger.warning("the SMS gateway's answer names no recipient")
-        return Outcome(NotificationError.NOT_TAKEN)
+        return IN_DOUBT
     if code in ACCEPTED_CODES:
         return Outcome(reference=reference[:100])
     logger.warning("the SMS gateway did not take a message: status %s", code)

@@ -69,6 +69,20 @@ class TooLarge(requests.RequestException):
     """The answer exceeds the limit of bytes."""
 
 
+def was_sent(e: BaseException) -> bool:
+    """Return whether the request may have arrived: False if no connection was made."""
+    if isinstance(e, requests.ConnectTimeout | requests.exceptions.SSLError):
+        return False
+    unmade = ConnectTimeoutError | NewConnectionError | socket.gaierror
+    return not isinstance(inner_error(e), unmade) and not isinstance(e, unmade)
+
+
+def inner_error(e: BaseException) -> object:
+    """Return urllib3's own error, which `requests` wraps."""
+    cause = e.args[0] if e.args else None
+    return getattr(cause, "reason", cause)
+
+
 def create_session(
     opened: Collection[str] = (),
     *,

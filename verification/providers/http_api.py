@@ -22,7 +22,6 @@ import hmac
 import json as parser
 import logging
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -282,11 +281,13 @@ def to_provider_error(source: str, e: BaseException) -> Unavailable | Refused:
         why = "showed a certificate that is not valid for it"
     if cause == Cause.UNUSABLE_ANSWER:
         why = "answered with too much"
-    return unavailable_error(source, why, may_be_charged=_was_sent(e), cause=cause)
+    return unavailable_error(
+        source, why, may_be_charged=client.was_sent(e), cause=cause
+    )
 
 
 def _network_cause(e: BaseException) -> Cause:
-    reason = _reason(e)
+    reason = client.inner_error(e)
     if isinstance(e, client.TooLarge):
         return Cause.UNUSABLE_ANSWER
     if isinstance(e, requests.exceptions.SSLError):
@@ -306,20 +307,6 @@ def _network_cause(e: BaseException) -> Cause:
     ):
         return Cause.TIMEOUT
     return Cause.CONNECTION_BROKEN
-
-
-def _was_sent(e: BaseException) -> bool:
-    """Return whether the request may have arrived: False if no connection was made."""
-    if isinstance(e, requests.ConnectTimeout | requests.exceptions.SSLError):
-        return False
-    unmade = ConnectTimeoutError | NewConnectionError | socket.gaierror
-    return not isinstance(_reason(e), unmade) and not isinstance(e, unmade)
-
-
-def _reason(e: BaseException) -> object:
-    """Return urllib3's own error, which `requests` wraps."""
-    cause = e.args[0] if e.args else None
-    return getattr(cause, "reason", cause)
 
 
 def unavailable_error(
