@@ -340,7 +340,9 @@ def _defer_suspended(rules: Sequence[Rule]) -> None:
     if not rules:
         return
     # Locked, so that a resume at the same time finds the rules that are put off here.
-    still = Workspace.objects.select_for_update(no_key=True).filter(
+    # Others lock a workspace before its rules: rules of a locked one stay due.
+    unlocked = Workspace.objects.select_for_update(no_key=True, skip_locked=True)
+    still = unlocked.filter(
         pk__in={rule.workspace_id for rule in rules}, suspended_at__isnull=False
     )
     workspaces = set(still.order_by("pk").values_list("pk", flat=True))

@@ -11,7 +11,7 @@ from django.db import transaction
 from monitoring.alerts import compare_runs
 from monitoring.models import Alert, Rule, RuleStatus, Run
 from monitoring.pauses import notify_paused, pause_for_withdrawal
-from monitoring.runs import launch_due_runs
+from monitoring.runs import launch_due_runs, launch_rules
 from tests.world.clients import Api, person
 from tests.world.clients import workspace as workspace
 from tests.world.members import create_member
@@ -24,7 +24,13 @@ from tests.world.rules import (
     rule_request,
     store_rule,
 )
-from tests.world.threads import SECONDS, run_at_once, start_and_block, uncommitted
+from tests.world.threads import (
+    SECONDS,
+    run_at_once,
+    start,
+    start_and_block,
+    uncommitted,
+)
 from verification.console.workspace import close_workspace
 from verification.db.ids import uuid7
 from verification.notifications.models import Notification
@@ -34,6 +40,7 @@ from verification.reports.status import NotRetryable
 from webhooks.models import Event
 from workspaces import ledger
 from workspaces.create import create_workspace
+from workspaces.members import lock_workspace
 from workspaces.models import Client, LedgerEntry
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -273,3 +280,18 @@ def test_workspace_that_closes_gets_no_active_rule(api: Api, verb: str):
 
     assert answer.result(SECONDS).json()["code"] == "workspace-suspended"
     assert not Rule.objects.filter(status=RuleStatus.ACTIVE).exists()
+
+
+def test_launch_waits_for_no_lock_of_a_suspended_workspace(api: Api):
+    made = store_rule(api)
+    move_rules_back(DAY)
+    api.workspace.suspend("Unpaid invoices")
+    ids = [made.pk]
+
+    # Verbs such as a resume lock the workspace, and then its rules.
+    with uncommitted(lambda: lock_workspace(api.workspace.pk)):
+        start(lambda: launch_rules(ids)).result(10)
+        assert Rule.objects.get().put_off_until is None
+
+    launch_rules(ids)
+    assert Rule.objects.get().put_off_until is not None
