@@ -185,6 +185,13 @@ def test_period_may_have_a_leap_year(api):
     assert len(b"".join(answer.streaming_content).splitlines()) == 1
 
 
+@pytest.mark.parametrize("kind", ["reports", "decisions"])
+def test_years_before_ids_had_times_are_empty(api, kind):
+    query = {"from": "1969-12-01", "to": "1969-12-31"}
+
+    assert api.get(f"/exports/{kind}", **query).status_code == 200
+
+
 def test_unknown_kind_is_not_found(api):
     assert api.get("/exports/secrets", **period()).status_code == 404
 

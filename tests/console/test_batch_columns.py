@@ -162,6 +162,15 @@ def test_file_without_headings_loses_no_row_and_is_not_remembered(sender):
     assert not ColumnMapping.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("headings", "is_told"), [(["Wanjiku Kamau"], True), (["Jina"], False)]
+)
+def test_member_is_told_that_a_name_is_read_as_headings(sender, headings, is_told):
+    page = sender.send(people(["Achieng Otieno"], headings=headings))
+
+    assert ("Row 1 is read as headings" in page) is is_told
+
+
 def test_mapping_that_cannot_be_ordered_is_refused(sender):
     sender.upload(people(*SIZES, headings=UNKNOWN))
 

@@ -126,6 +126,16 @@ def test_spark_needs_a_course(values):
     assert "<path" in draw_spark([1, None, 2])
 
 
+def test_spend_below_zero_is_drawn_and_said():
+    drawn = draw_bars("c", WORDS, LABELS, [Part("Spend", [0, -50, 30], "f1")])
+
+    assert tips(drawn) == ["1 Nov: 0", "2 Nov: -50", "3 Nov: 30"]
+    heights = re.search(r'd="M2 (\d+)l.*?cy="(\d+)"', draw_spark([0, -50, 30]))
+    assert heights
+    assert 3 == int(heights[2]) < int(heights[1]) < 25
+    assert "<path" in draw_spark([0, 0, -50, 0])
+
+
 @pytest.mark.parametrize(
     ("value", "top"),
     [(0, 2), (2, 2), (3, 4), (9, 10), (22, 24), (101, 120), (4_769, 5_000)],
@@ -156,6 +166,6 @@ def test_change_is_better_only_where_that_is_certain():
     assert (share.text, share.is_better) == ("2.1 points", True)
 
 
-@pytest.mark.parametrize(("now", "before"), [(None, 1), (1, None), (5, 0)])
+@pytest.mark.parametrize(("now", "before"), [(None, 1), (1, None), (5, 0), (9, -3)])
 def test_change_needs_a_value_before(now, before):
     assert change_of(now, before, str) is None

@@ -144,6 +144,7 @@ FILTERED = [
     ({"problem": "validation-failed"}, 1),
     ({"route": "api/v1/reports/<uuid:reportId>/launch"}, 1),
     ({"since": "2999-01-01T00:00"}, 0),
+    ({"since": "1969-01-01T00:00", "until": "9999-12-31T23:59"}, 5),
     ({"until": "2020-01-01T00:00"}, 0),
     ({"outcome": "4", "route": "api/v1/reports"}, 1),
     ({"before": "no id"}, 5),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import forms
@@ -21,6 +21,8 @@ from workspaces.api_requests import (
 )
 from workspaces.members import Permission
 from workspaces.models import ApiKey
+
+LATEST = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 
 
 def moment_field(label: Any) -> forms.DateTimeField:
@@ -58,8 +60,8 @@ class RequestFilters(FilterForm):
             problem=chosen["problem"],
             route=chosen["route"],
             since=chosen["since"],
-            # The minute that is chosen counts.
-            until=until + timedelta(minutes=1) if until else None,
+            # The minute that is chosen counts; after the last one there is none.
+            until=min(until, LATEST) + timedelta(minutes=1) if until else None,
             request_id=chosen["request_id"],
         )
 

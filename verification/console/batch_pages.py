@@ -42,7 +42,12 @@ from verification.console.base import (
     member_required,
     post_required,
 )
-from verification.console.batch_sheet import IGNORED, Columns, Row
+from verification.console.batch_sheet import (
+    IGNORED,
+    Columns,
+    Row,
+    has_unknown_headings,
+)
 from verification.console.batches import (
     FileOrdered,
     Judged,
@@ -121,6 +126,9 @@ SHOWN_LETTERS = 100
 CHANGED = _("Nothing is ordered yet: the rows or their price changed. Look again.")
 UNCONFIRMED = _(
     "Nothing was ordered. Read what stands above the price, and confirm it below."
+)
+MAY_BE_ROW = _(
+    "Row {row} is read as headings. If it is one to order, add headings above it."
 )
 RESULT_COLUMNS = (
     _("Row"),
@@ -364,14 +372,16 @@ def _show_columns(
 ) -> HttpResponse:
     """Ask what each column is."""
     rows = opened.original.rows
+    missing = opened.missing(columns.inputs, place.offer)
+    notes: list[Text] = [needed_text(one) for one in missing]
+    if has_unknown_headings(opened.original, opened.choice, place.offer):
+        notes.append(MAY_BE_ROW.format(row=opened.original.header.number))
     shown = {
         **choice_context(opened.choice, place.offer),
         "upload": kept,
         "name": opened.name,
         "form": form,
-        "missing": [
-            needed_text(one) for one in opened.missing(columns.inputs, place.offer)
-        ],
+        "missing": notes,
         "columns": [
             (
                 form[name],

@@ -330,6 +330,12 @@ def find_headings(sheet: Sheet, choice: Choice, offer: Offer) -> Sheet:
     return sheet.with_heading(place)
 
 
+def has_unknown_headings(sheet: Sheet, choice: Choice, offer: Offer) -> bool:
+    """Return whether no heading is known, so that the line may be a row."""
+    line = sheet.header
+    return bool(line.cells) and not Headings.of(choice, offer).likeness(line)
+
+
 def _holds_data(line: Line) -> bool:
     """Return whether a cell is a day, an address or a long number."""
     return any(

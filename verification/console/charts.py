@@ -122,7 +122,8 @@ def draw_bars(
                 f'<rect class="{part.colour}" y="{bottom - below * pixels:.0f}"'
                 f' height="{tall:.0f}"/>'
             )
-        tip = f"{label}: {write(sums[number])}"
+        # A bar cannot show less than nothing, but its words say so.
+        tip = f"{label}: {write(sum(part.values[number] for part in parts))}"
         if len(parts) > 1 and said:
             tip += f" ({', '.join(said)})"
         bars.append(_day(tip, x, wide, bottom, drawn))
@@ -246,8 +247,10 @@ def draw_spark(values: Iterable[float | None]) -> SafeString:
     known = [value for value in values if value is not None]
     if len(known) < 2 or not any(known):
         return SafeString("")
-    step, top = 84 / (len(known) - 1), max(known)
-    heights = [round(25 - 22 * value / top) for value in known]
+    # Spend is below zero on a day on which more was given back than charged.
+    low, high = min(0, *known), max(0, *known)
+    step = 84 / (len(known) - 1)
+    heights = [round(25 - 22 * (value - low) / (high - low)) for value in known]
     moves = " ".join(f"{_y(step)} {y2 - y1}" for y1, y2 in pairwise(heights))
     return format_html(
         '<svg class="spark" viewBox="0 0 88 28" aria-hidden="true">'
@@ -264,8 +267,11 @@ def change_of(
     in_points: bool = False,
     more_is_better: bool | None = None,
 ) -> Change | None:
-    """Return the change in per cent or points, or None without an earlier value."""
-    if before is None or now is None or not (before or in_points):
+    """Return the change in per cent or points.
+
+    None without an earlier value, and no percentage of one that is not above zero.
+    """
+    if before is None or now is None or not (before > 0 or in_points):
         return None
     if in_points:
         text = _("%(count)s points") % {"count": f"{abs(now - before):,.1f}"}

@@ -314,10 +314,10 @@ def _charts(place: Place, figures: Figures) -> Iterator[Chart]:
         "reports",
         _("Reports by outcome"),
         OUTCOMES,
-        hint=_("By the day on which they were ordered"),
+        hint=_("By the day on which they were created"),
     )
     if total.scored:
-        hint = _("Of finished reports, by the day on which they were ordered")
+        hint = _("Of finished reports, by the day on which they were created")
         yield bars(figures, "levels", _("Risk levels"), LEVELS, hint=hint)
     if total.decided or total.review:
         hint = _("The decision that counts for each report")

@@ -66,7 +66,7 @@ def sample_charts() -> list[Chart]:
             "Reports by outcome",
             draw_bars("sample-bars", words, labels, parts),
             parts,
-            "By the day on which they were ordered",
+            "By the day on which they were created",
             columns=["Day", "Ready"],
             rows=[["1 Nov", "4"], ["Total", "4"]],
         ),

@@ -40,7 +40,8 @@ def time_of_id(row_id: UUID) -> datetime:
 
 def first_id_at(moment: datetime) -> UUID:
     """Return a bound: ids that are made at this time or later are not less."""
-    milliseconds = int(moment.timestamp() * 1000)
+    # No id is older than 1970, whose milliseconds are the first that it can hold.
+    milliseconds = max(0, int(moment.timestamp() * 1000))
     return UUID(int=milliseconds << RANDOM_BITS)
 
 

@@ -113,13 +113,15 @@ LEFT JOIN LATERAL (
 """
 REPORTS = f"""
 SELECT r.package, NULL AS check_name, count(*) AS created,
-    count(*) FILTER (WHERE r.status = 'DRAFT') AS drafts,
+    count(*) FILTER (WHERE r.launched_at IS NULL) AS drafts,
     count(*) FILTER (WHERE r.status = 'READY') AS ready,
     count(*) FILTER (
         WHERE r.status = 'PARTIAL' AND r.completed_at IS NOT NULL
     ) AS partial,
     count(*) FILTER (WHERE r.status = 'FAILED') AS failed,
-    count(*) FILTER (WHERE r.status = 'CANCELLED') AS cancelled,
+    count(*) FILTER (
+        WHERE r.status = 'CANCELLED' AND r.launched_at IS NOT NULL
+    ) AS cancelled,
     count(*) FILTER (WHERE r.risk_level = 'LOW') AS low,
     count(*) FILTER (WHERE r.risk_level = 'MEDIUM') AS medium,
     count(*) FILTER (WHERE r.risk_level = 'HIGH') AS high,
@@ -148,7 +150,8 @@ FROM (
         count(*) FILTER (WHERE c.status = 'FAILED') AS failed,
         count(*) FILTER (WHERE c.status = 'CANCELLED') AS cancelled
     FROM reports_report r JOIN checks_checkresult c ON c.report_id = r.id
-    WHERE {REPORTS_OF_DAY} AND c.revision = 0 GROUP BY 1, 2, 3
+    WHERE {REPORTS_OF_DAY} AND r.launched_at IS NOT NULL AND c.revision = 0
+    GROUP BY 1, 2, 3
 ) counted GROUP BY package, check_name
 """  # noqa: S608
 TOOK = BUCKET.format(MILLISECONDS.format("r.completed_at", "r.launched_at"))
