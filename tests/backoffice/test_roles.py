@@ -1,12 +1,15 @@
 import re
+from itertools import chain
 
 import pytest
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Group, Permission, User
+from django.db.models import Model
 from django.test import Client, RequestFactory
 
 from tests.world.clients import HOSTED, person
+from tests.world.payments import candidate_item, open_page
 from tests.world.staff import (
     admin_url,
     change_url,
@@ -18,7 +21,9 @@ from tests.world.staff import (
 )
 from verification.backoffice.roles import ROLES, write_roles
 from verification.consents.models import Consent
+from verification.payments.models import Payment
 from verification.reports.models import Report
+from verification.sources.models import Call
 from workspaces.models import ApiKey, Workspace
 
 pytestmark = pytest.mark.django_db
@@ -131,12 +136,16 @@ def models() -> list:
     return sorted(admin.site._registry, key=lambda model: model._meta.label)
 
 
+def label_of(model: type[Model]) -> str:
+    return model._meta.label_lower
+
+
 def test_each_role_may_view_and_add_what_the_tables_say():
     for role in [*SEES, "Superuser"]:
         request = RequestFactory().get("/admin/")
         request.user = create_user(role)
         for model in models():
-            label, listed = model._meta.label_lower, admin.site.get_model_admin(model)
+            label, listed = label_of(model), admin.site.get_model_admin(model)
             seen = role == "Superuser" or label in SEES[role]
             assert listed.has_view_permission(request) == seen, (role, label)
             adds = label in ADDED.get(role, ())
@@ -149,7 +158,7 @@ def test_role_opens_no_lists_and_pages_but_its_own(rows):
 
     assert client.get("/admin/").status_code == 200
     for model in models():
-        label = model._meta.label_lower
+        label = label_of(model)
         if label not in SEES["Finance"]:
             assert client.get(list_url(model)).status_code == 403, label
             for row in model.objects.all()[:1]:
@@ -158,11 +167,13 @@ def test_role_opens_no_lists_and_pages_but_its_own(rows):
     assert client.get(history).status_code == 403
 
 
-def test_report_page_links_only_pages_that_the_role_may_view(rows):
+def test_pages_link_only_pages_that_the_role_may_view(rows):
+    open_page(rows.create(candidate_item()))
     for role, seen in SEES.items():
         client, linked = member(role), set()
-        for report in Report.objects.all():
-            html = read_page(client, change_url(report))
+        shown = [model for model in (Report, Payment, Call) if label_of(model) in seen]
+        for row in chain.from_iterable(model.objects.all() for model in shown):
+            html = read_page(client, change_url(row))
             linked |= set(re.findall(r'href="/admin/(\w+/\w+)/[^/"]+/change/"', html))
         assert {name.replace("/", ".") for name in linked} <= seen, role
         assert len(linked) > 2, role

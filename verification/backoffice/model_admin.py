@@ -411,7 +411,7 @@ class RevealingAdmin(BackofficeAdmin):
         if key not in cache:
             cache[key] = obj = super().get_object(request, object_id, from_field)
             if obj is not None:
-                may = request.user.has_perm(REVEAL)
+                obj.reader, may = request.user, request.user.has_perm(REVEAL)
                 obj.is_revealed = may and is_revealed(request, obj)
         return cache[key]
 

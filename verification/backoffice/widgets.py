@@ -14,6 +14,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin.utils import quote
+from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -163,9 +164,16 @@ def cached_display(display: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
     return cached
 
 
-def link(obj: Any, text: str | None = None) -> str:
-    """Return a link to the row's page in the admin."""
-    return link_by_id(obj._meta.label_lower, obj.pk, text or str(obj))
+def link(obj: Any, text: Any = None, reader: Any = None) -> str:
+    """Return a link to the row's page in the admin.
+
+    It is the text alone if the reader, a user, may not view that page.
+    """
+    meta, shown = obj._meta, str(text or obj)
+    right = f"{meta.app_label}.{get_permission_codename('view', meta)}"
+    if reader and not reader.has_perm(right):
+        return shown
+    return link_by_id(meta.label_lower, obj.pk, shown)
 
 
 def link_by_id(label: str, pk: Any, text: str | None = None) -> str:

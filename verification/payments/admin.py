@@ -158,12 +158,12 @@ class PaymentAdmin(HostedLinkAdmin):
         return payer_text(payment.report, payment)
 
     @admin.display(description="Checkouts")
-    def checkouts(self, payment: Payment) -> str:
+    def checkouts(self, payment: Any) -> str:
         rows = _checkouts_of(payment).order_by("-id")[:MAX_ROWS_SHOWN]
         headings = ["checkout", "status", "money", "since", "review flags"]
         cells = (
             (
-                link(row, row.number),
+                link(row, row.number, payment.reader),
                 row.get_status_display(),
                 row.money,
                 row.created_at,
@@ -174,13 +174,14 @@ class PaymentAdmin(HostedLinkAdmin):
         return table(headings, cells) if rows else "-"
 
     @admin.display(description="Refunds")
-    def refunds(self, payment: Payment) -> str:
-        return refund_table(Refund.objects.filter(checkout__in=_checkouts_of(payment)))
+    def refunds(self, payment: Any) -> str:
+        of_payment = Refund.objects.filter(checkout__in=_checkouts_of(payment))
+        return refund_table(of_payment, payment.reader)
 
     @admin.display(description="Disputes")
-    def disputes(self, payment: Payment) -> str:
+    def disputes(self, payment: Any) -> str:
         of_payment = Dispute.objects.filter(checkout__in=_checkouts_of(payment))
-        return dispute_table(of_payment)
+        return dispute_table(of_payment, payment.reader)
 
     @admin.display(description="Nominated payer")
     def decrypted_payer(self, payment: Payment) -> dict[str, str] | None:
@@ -191,12 +192,12 @@ def _checkouts_of(payment: Payment) -> QuerySet[Checkout]:
     return Checkout.objects.filter(payment_id=payment.pk)
 
 
-def refund_table(refunds: QuerySet[Refund]) -> str:
+def refund_table(refunds: QuerySet[Refund], reader: Any) -> str:
     rows = refunds.select_related("checkout").order_by("-id")[:MAX_ROWS_SHOWN]
     headings = ["refund", "status", "why", "requested by", "at", "ended"]
     cells = (
         (
-            link(row, row.money),
+            link(row, row.money, reader),
             row.get_status_display(),
             row.get_cause_display(),
             row.requested_by,
@@ -208,12 +209,12 @@ def refund_table(refunds: QuerySet[Refund]) -> str:
     return table(headings, cells) if rows else "-"
 
 
-def dispute_table(disputes: QuerySet[Dispute]) -> str:
+def dispute_table(disputes: QuerySet[Dispute], reader: Any) -> str:
     rows = disputes.select_related("checkout").order_by("-id")[:MAX_ROWS_SHOWN]
     headings = ["dispute", "status", "amount", "held", "since", "ended"]
     cells = (
         (
-            link(row, row.provider_dispute),
+            link(row, row.provider_dispute, reader),
             row.get_status_display(),
             row.amount,
             row.held_amount,
@@ -368,17 +369,19 @@ class CheckoutAdmin(MoneyAdmin):
         return flag_table(checkout)
 
     @admin.display(description="Refunds")
-    def refunds(self, checkout: Checkout) -> str:
-        return refund_table(checkout.refunds.all())
+    def refunds(self, checkout: Any) -> str:
+        return refund_table(checkout.refunds.all(), checkout.reader)
 
     @admin.display(description="Disputes")
-    def disputes(self, checkout: Checkout) -> str:
-        return dispute_table(checkout.disputes.all())
+    def disputes(self, checkout: Any) -> str:
+        return dispute_table(checkout.disputes.all(), checkout.reader)
 
     @admin.display(description="Events")
-    def events(self, checkout: Checkout) -> str:
+    def events(self, checkout: Any) -> str:
         events = checkout.events.defer("body").order_by("-id")[:MAX_ROWS_SHOWN]
-        rows = ((event.received_at, link(event)) for event in events)
+        rows = (
+            (event.received_at, link(event, reader=checkout.reader)) for event in events
+        )
         return table(["received", "event"], rows)
 
     def has_refund_permission(self, request: HttpRequest) -> bool:

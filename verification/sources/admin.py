@@ -2,7 +2,7 @@ from django.contrib import admin, messages
 from django.db import transaction
 
 from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
-from verification.backoffice.widgets import NOT_OFFERED, link
+from verification.backoffice.widgets import NOT_OFFERED, link_by_id
 from verification.providers.registry import live_sources
 from verification.sources.health import health_of
 from verification.sources.models import Call, CallOutcome, Source
@@ -141,7 +141,8 @@ class CallAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Check")
     def check_page(self, call):
-        return link(call.result)
+        # Finance sees reports, and no check results.
+        return link_by_id("reports.report", call.result.report_id, str(call.result))
 
     @admin.display(description="How it ended", ordering="end")
     def outcome_text(self, call):
