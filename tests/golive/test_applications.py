@@ -410,6 +410,8 @@ def test_rejected_application_is_corrected_and_submitted_again(owner):
     assert second.details["address"] == "Kenyatta Avenue 2"
     assert read_content(second.documents.get(kind="CR12")) == pdf() + b"\n"
     assert "The CR12 is of last year" not in owner.page("golive")
+    # The register may say something else by now.
+    assert second.report.results.get().reused_from_id is None
     # The rejected application does not change.
     first.refresh_from_db()
     assert (first.status, first.details) == ("REJECTED", DETAILS)

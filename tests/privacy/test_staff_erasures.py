@@ -5,8 +5,12 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.world.clients import Api, person, request_erasure
-from tests.world.staff import change_url, list_url
+from tests.world.staff import change_url, list_url, take_messages
+from tests.world.threads import run_at_once
 from verification.backoffice.approvals import StaffActor
+from verification.backoffice.model_admin import SENT_BEFORE
+from verification.backoffice.models import AuditEvent
+from verification.db.ids import uuid7
 from verification.privacy import staff_erasures
 from verification.privacy.erasure import erase_person
 from verification.privacy.models import Erasure, StaffErasure
@@ -90,11 +94,9 @@ def test_rejected_request_erases_nothing_and_forgets_the_person(api: Api):
 
 
 def test_request_that_nobody_decides_forgets_the_person_after_a_month(api: Api):
-    api.create(person())
-    old, young = (
-        staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
-        for _ in range(2)
-    )
+    made = api.create(person())["id"]
+    old = staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
+    young = staff_erasures.request_for_report(made, "A letter", by=GRACE)
     before = now() - staff_erasures.TIME_TO_DECIDE
     StaffErasure.objects.filter(pk=old.pk).update(created_at=before)
 
@@ -102,8 +104,23 @@ def test_request_that_nobody_decides_forgets_the_person_after_a_month(api: Api):
 
     old.refresh_from_db()
     assert (old.status, old.person, old.decided_by) == ("REJECTED", None, "retention")
+    event = AuditEvent.objects.get(action="staff-erasure.rejected")
+    assert (event.object_id, event.actor_kind) == (str(old.pk), "SERVICE")
     young.refresh_from_db()
     assert young.status == "REQUESTED"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_double_press_requests_one_erasure_of_a_report(api: Api):
+    made = api.create(person())["id"]
+
+    def press(_: int):
+        staff_erasures.request_for_report(made, "A letter", by=GRACE)
+
+    results = run_at_once(2, press)
+
+    assert StaffErasure.objects.count() == 1
+    assert [type(one) for one in results if one] == [StaffErasureRefused]
 
 
 def test_unknown_person_is_refused(api: Api):
@@ -120,6 +137,7 @@ def test_page_requests_the_erasure_of_a_person(api: Api, superuser: Client):
         "country": "KE",
         "id_number": "12345678",
         "reason": "A letter",
+        "page": str(uuid7()),
     }
     assert "No report or rule" in superuser.post(url, typed).content.decode()
     assert not StaffErasure.objects.exists()
@@ -129,6 +147,9 @@ def test_page_requests_the_erasure_of_a_person(api: Api, superuser: Client):
 
     row = StaffErasure.objects.get()
     assert (row.person, row.reason, row.report_count) == (WANJIKU, "A letter", 1)
+    again = superuser.post(url, typed)
+    assert take_messages(again)[-1] == SENT_BEFORE
+    assert StaffErasure.objects.count() == 1
     page = superuser.get(change_url(row)).content.decode()
     assert "A letter" in page
     assert "12345678" not in page

@@ -340,6 +340,8 @@ def _read_order(
         },
         "checksRequested": [COMPANY_CHECK],
         "purpose": "Go-live review",
+        # The company may have mended its entry in the register since.
+        "reuse": False,
     }
     # Without a source the check fails, and staff retry it once there is one.
     context = RuleContext(catalogue(), environment, unanswered=True)

@@ -8,24 +8,29 @@ that the numbers are not kept for ever.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from monitoring.models import Rule
+from verification.backoffice import audit
 from verification.backoffice.approvals import (
     DecisionRefused,
     StaffActor,
     record_approval,
     record_rejection,
 )
+from verification.db.ids import uuid7
+from verification.jobs.claims import sweep
 from verification.jobs.queue import job
 from verification.privacy.erasure import ErasureHeld, open_erasure
 from verification.privacy.models import Origin, StaffErasure
 from verification.privacy.people import Person, carrying, is_held
 from verification.reports.models import IDENTIFIERS, Report, Subject
-from verification.reports.status import lock_person
+from verification.reports.status import lock_person, locked_reports
 from verification.values.clock import now
 from workspaces.models import Environment, Workspace
 
@@ -40,22 +45,30 @@ class StaffErasureRefused(DecisionRefused):
 @transaction.atomic
 def request_for_report(report_id: UUID, reason: str, *, by: StaffActor) -> StaffErasure:
     """Request the erasure of the report's subject in its workspace and environment."""
-    report = Report.objects.select_related("workspace").get(pk=report_id)
+    report = locked_reports().get(pk=report_id)
     if report.erased_at is not None:
         raise StaffErasureRefused("The report is erased already.")
+    if erasures_to_decide().filter(report=report).exists():
+        raise StaffErasureRefused("It is requested already, and waits for approval.")
     row = StaffErasure(report=report)
     return _save(row, [Person.of(report)], reason, by)
 
 
 @transaction.atomic
 def request_for_person(
-    person: Mapping[str, str], reason: str, *, by: StaffActor
+    person: Mapping[str, str],
+    reason: str,
+    *,
+    by: StaffActor,
+    page: UUID | None = None,
 ) -> StaffErasure:
     """Request the erasure of a person in all workspaces.
 
-    `person` has subjectType, country and one or more of IDENTIFIERS.
+    `person` has subjectType, country and one or more of IDENTIFIERS. `page` is the id
+    of the row, if a form was shown.
     """
-    return _save(StaffErasure(person=dict(person)), _find(person), reason, by)
+    row = StaffErasure(pk=page or uuid7(), person=dict(person))
+    return _save(row, _find(person), reason, by)
 
 
 def _save(
@@ -114,16 +127,21 @@ def reject(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
 @job
 def erase_undecided() -> None:
     """Reject requests that nobody has decided in time, and erase their numbers."""
-    old = StaffErasure.objects.filter(
-        status=StaffErasure.Status.REQUESTED, created_at__lt=now() - TIME_TO_DECIDE
-    )
-    old.update(
-        status=StaffErasure.Status.REJECTED,
-        person=None,
-        decided_by=ACTOR,
-        decided_by_user=0,
-        decided_at=now(),
-    )
+    before = now() - TIME_TO_DECIDE
+    sweep(erasures_to_decide().filter(created_at__lt=before), _reject_undecided)
+
+
+@transaction.atomic
+def _reject_undecided(erasure_id: UUID) -> None:
+    # Staff may have decided at the last moment.
+    with suppress(StaffErasureRefused):
+        row = reject(erasure_id, by=StaffActor(0, ACTOR))
+        action = f"{audit.noun(row)}.rejected"
+        audit.record(action, audit.SERVICE, row, reason="Nobody decided in time")
+
+
+def erasures_to_decide() -> QuerySet[StaffErasure]:
+    return StaffErasure.objects.filter(status=StaffErasure.Status.REQUESTED)
 
 
 def _lock(erasure_id: UUID) -> StaffErasure:

@@ -29,6 +29,7 @@ from verification.notifications.admin import to_review
 from verification.notifications.models import Block, Notification, NotificationStatus
 from verification.payments.models import Checkout, Refund, RefundStatus
 from verification.privacy.models import SubjectRequest
+from verification.privacy.staff_erasures import erasures_to_decide
 from verification.reports.admin import filter_stuck
 from verification.reports.models import Report
 from verification.sources.admin import calls_in_doubt
@@ -147,6 +148,14 @@ BOXES = [
         "privacy.subjectrequest",
         "state=overdue",
         lambda: SubjectRequest.objects.overdue(),
+        "",
+    ),
+    Box(
+        "Erasures to decide",
+        "delete_forever",
+        "privacy.stafferasure",
+        "status__exact=REQUESTED",
+        erasures_to_decide,
         "",
     ),
     Box(

@@ -14,6 +14,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 from verification.backoffice.approvals import StaffActor
 from verification.backoffice.model_admin import ApprovalAdmin, ReadOnlyAdmin
 from verification.backoffice.widgets import link
+from verification.db.ids import uuid7
 from verification.privacy import certificates
 from verification.privacy.models import Erasure, StaffErasure
 from verification.privacy.staff_erasures import StaffErasureRefused, request_for_person
@@ -48,6 +49,8 @@ class PersonForm(forms.ModelForm):
         widget=UnfoldAdminTextInputWidget,
     )
 
+    page = forms.UUIDField(required=False, widget=forms.HiddenInput, initial=uuid7)
+
     class Meta:
         model = StaffErasure
         fields = ["reason"]
@@ -67,7 +70,8 @@ class PersonForm(forms.ModelForm):
         return cleaned
 
     def enter(self, by: StaffActor) -> StaffErasure:
-        return request_for_person(self.person, self.cleaned_data["reason"], by=by)
+        reason, page = self.cleaned_data["reason"], self.cleaned_data["page"]
+        return request_for_person(self.person, reason, by=by, page=page)
 
     @property
     def person(self) -> dict[str, str]:
