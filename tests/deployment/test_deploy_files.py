@@ -144,6 +144,14 @@ def test_service_reads_the_address_too():
         assert COMPOSE["services"][name]["env_file"] == ENV_FILES
 
 
+def test_services_wait_for_the_folder_of_documents():
+    unit = (DEPLOY / "systemd/verification-.service.d/hardening.conf").read_text()
+    (folder,) = re.findall(r"^StateDirectory=(.*)$", unit, re.MULTILINE)
+
+    first = unit.split("[Service]")[0]
+    assert f"\nRequiresMountsFor=/var/lib/{folder}/documents\n" in first
+
+
 def test_containers_keep_few_logs_and_have_time_to_stop():
     seconds = {"jobs": 45, "web1": 40, "web2": 40, "database": 60}
     for name, service in COMPOSE["services"].items():
