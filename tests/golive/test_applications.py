@@ -33,7 +33,7 @@ from verification.console import golive
 from verification.console.golive import DOCUMENT_LABELS
 from verification.files import inspection
 from verification.files.inspection import DOCUMENTS, Fault
-from verification.files.storage import read_content
+from verification.files.storage import delete_file, read_content
 from verification.files.uploads import FAULT_MESSAGES
 from verification.golive import applications, review
 from verification.golive.models import Application, Document, DocumentKind
@@ -264,6 +264,17 @@ def test_documents_are_downloads_for_members_with_permission(
     assert stranger.get("golive-document", document=document).status_code == 404
     theirs = owner.url("golive-document", document=document)
     assert stranger.http.get(theirs).status_code == 404
+
+
+def test_page_says_that_a_document_is_missing(owner, caplog):
+    document = draft(owner.member).documents.get(kind="CR12")
+    delete_file(document.file)
+
+    answer = owner.get("golive-document", document=document.pk)
+
+    assert answer.status_code == 404
+    assert "The service has lost this file" in answer.content.decode()
+    assert f"document {document.file} is missing in the storage" in caplog.messages
 
 
 def test_submission_makes_a_business_and_orders_its_check(owner):

@@ -44,6 +44,10 @@ class StorageUnavailable(Exception):
     """The storage did not take the file: it is full, or cannot be reached."""
 
 
+class FileMissing(Exception):
+    """The storage has no such file, as after a restore of an older backup."""
+
+
 def store(content: bytes) -> StoredFile:
     """Seal and store a file. Call it outside transactions: it uses the network.
 
@@ -77,8 +81,13 @@ class SealedDocument(Protocol):
 
 
 def read_content(document: SealedDocument) -> bytes:
-    with _storage().open(document.file) as file:
-        sealed: bytes = file.read()
+    """Return the content of a stored file. Raises FileMissing."""
+    try:
+        with _storage().open(document.file) as file:
+            sealed: bytes = file.read()
+    except FileNotFoundError as e:
+        logger.error("document %s is missing in the storage", document.file)
+        raise FileMissing from e
     key = AESGCM(b64decode(document.data_key))
     nonce, ciphertext = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
     return key.decrypt(nonce, ciphertext, document.file.encode())

@@ -46,7 +46,7 @@ from verification.api.problems import Problem, wrong_member
 from verification.api.urls import nearest_address
 from verification.console import base as console
 from verification.db.ids import uuid7
-from verification.files.storage import StorageUnavailable
+from verification.files.storage import FileMissing, StorageUnavailable
 from verification.hosted import hosted_pages as hosted
 from verification.values import clock
 from verification.values.local_time import NAIROBI
@@ -382,6 +382,8 @@ class PageMiddleware(_Middleware):
     ) -> HttpResponse | None:
         if isinstance(error, Http404) and not is_api(request):
             return _not_found(request)
+        if isinstance(error, FileMissing):
+            return pages.file_missing(request)
         return None
 
 

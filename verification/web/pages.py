@@ -170,6 +170,11 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
     return _render_error("404", 404)
 
 
+@private_page
+def file_missing(request: HttpRequest) -> HttpResponse:
+    return _render_error("404_file", 404)
+
+
 def raise_not_found(request: HttpRequest) -> HttpResponse:
     raise Http404
 
