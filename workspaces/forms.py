@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.core.exceptions import ValidationError
 from unfold.widgets import (
+    UnfoldAdminEmailInputWidget,
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
     UnfoldAdminTextInputWidget,
@@ -133,6 +134,16 @@ class SuspendForm(ReasonForm):
             ("Workspace", workspace.name),
             ("Keys that stop", f"{live} production, {len(usable) - live} sandbox"),
         ]
+
+
+class OwnerForm(ReasonForm):
+    email = forms.EmailField(
+        label="E-mail of the owner", widget=UnfoldAdminEmailInputWidget
+    )
+    field_order = ("email", "reason")
+
+    def facts(self) -> Facts:
+        return [("Workspace", Workspace.objects.get(pk=self.object_id).name)]
 
 
 class ResumeForm(FactsForm):

@@ -96,7 +96,7 @@ class LastOwner(Exception):
 
 
 class AlreadyMember(Exception):
-    """A member of the workspace has this address already."""
+    """A member has this address already, or staff name an owner beside members."""
 
 
 class TooManyInvitations(Exception):
@@ -170,8 +170,18 @@ def invite(actor: Member, email: str, role: Role) -> Invitation:
 def assign_owner(workspace: Workspace, email: str) -> bool:
     """Make the user with this address the owner, or invite the address to be it.
 
-    Staff call this for a workspace that they create. Returns False for an invitation.
+    Staff call this for a workspace that they create, and again with another address
+    while nobody has joined: earlier invitations end. Returns False for an invitation.
+    Raises AlreadyMember if the workspace has a member.
     """
+    workspace = lock_workspace(workspace.pk)
+    if workspace.members.exists():
+        raise AlreadyMember
+    withdraw_all_invitations(workspace)
+    if workspace.contact == workspace.owner_email:
+        workspace.contact = email
+    workspace.owner_email = email
+    workspace.save(update_fields=["contact", "owner_email"])
     # Anybody can sign up with an address that they do not own.
     user = User.objects.filter(
         is_active=True,

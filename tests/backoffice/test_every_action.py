@@ -455,6 +455,7 @@ ROWS = {
     "workspaces.staffentry.approve": staff_entry,
     "workspaces.staffentry.reject": staff_entry,
     "workspaces.workspace.add_note": workspace,
+    "workspaces.workspace.invite_owner": workspace,
     "workspaces.workspace.resume": suspended,
     "workspaces.workspace.reveal": workspace,
     "workspaces.workspace.suspend": workspace,

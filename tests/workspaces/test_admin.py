@@ -4,7 +4,7 @@ from decimal import Decimal
 import pytest
 
 from tests.world.clients import approve_workspace
-from tests.world.members import create_member, invitation_token
+from tests.world.members import create_member, create_user, invitation_token
 from tests.world.staff import (
     admin_url,
     change_url,
@@ -19,9 +19,17 @@ from tests.world.staff import (
     take_messages,
 )
 from verification.backoffice.model_admin import SENT_BEFORE
+from verification.backoffice.models import AuditEvent
 from verification.backoffice.widgets import NOT_OFFERED
 from verification.db.ids import uuid7
 from workspaces import keys
+from workspaces.create import operator_account
+from workspaces.members import (
+    AlreadyMember,
+    accept,
+    assign_owner,
+    find_open_invitation,
+)
 from workspaces.models import Account, ApiKey, LedgerEntry, Member, Workspace
 
 
@@ -40,6 +48,31 @@ def test_new_workspace_gets_its_accounts(superuser):
     assert dict(billing) == {"sandbox": "PLAY", "production": "POSTPAID"}
     # And somebody who can open it.
     assert invitation_token("owner@baobab.test")
+
+
+def test_staff_invite_the_owner_again_until_somebody_joins(workspace, superuser):
+    assign_owner(workspace, "mistyped@acacia.test")
+    mistyped = invitation_token("mistyped@acacia.test")
+
+    again = {"email": "owner@people.test", "reason": "The address was wrong"}
+    told = press_button(superuser, "invite_owner", workspace, **again)
+
+    assert told == ["Acacia Lenders invites its owner."]
+    assert find_open_invitation(mistyped) is None
+    workspace.refresh_from_db()
+    assert workspace.contact_email == workspace.contact == "owner@people.test"
+    event = AuditEvent.objects.get(action="workspace.owner-invited")
+    assert (event.reason, event.workspace_id) == (again["reason"], workspace.pk)
+    accept(create_user("owner"), invitation_token("owner@people.test"))
+    assert press_button(superuser, "invite_owner", workspace, **again) == [NOT_OFFERED]
+    with pytest.raises(AlreadyMember):
+        assign_owner(workspace, "another@acacia.test")
+
+
+def test_operators_own_workspace_gets_no_owner(superuser):
+    own = operator_account("sandbox").workspace
+
+    assert dialog_url("invite_owner", own) not in read_page(superuser, change_url(own))
 
 
 def test_form_of_a_new_workspace_that_is_sent_twice_makes_one(superuser):

@@ -9,7 +9,15 @@ from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, Revealin
 from verification.backoffice.widgets import NOT_OFFERED, dialog_verb
 from verification.privacy.retention import MAX_COUNT, count_expired
 from verification.staff.customer import customer_sections
-from workspaces.forms import NoteForm, ResumeForm, SuspendForm, WorkspaceForm
+from workspaces.create import OPERATOR_ID
+from workspaces.forms import (
+    NoteForm,
+    OwnerForm,
+    ResumeForm,
+    SuspendForm,
+    WorkspaceForm,
+)
+from workspaces.members import AlreadyMember, assign_owner
 from workspaces.models import Environment, Note, Workspace
 
 RETENTION_FIELDS = {
@@ -67,8 +75,12 @@ class WorkspaceAdmin(RevealingAdmin):
     ]
     readonly_fields = ["legal_name", "trading_name", "owner_contact", "blocked_by"]
     personal_fields = ("owner_contact",)
-    actions_detail = ["add_note", "suspend", "resume", "reveal"]
+    actions_detail = ["add_note", "invite_owner", "suspend", "resume", "reveal"]
     offers = {
+        "invite_owner": lambda workspace: (
+            not (workspace.is_suspended or workspace.members.exists())
+            and workspace.pk != OPERATOR_ID
+        ),
         "suspend": lambda workspace: not workspace.is_suspended,
         "resume": lambda workspace: workspace.is_suspended,
     }
@@ -152,6 +164,24 @@ class WorkspaceAdmin(RevealingAdmin):
         if not is_new:
             raise DecisionRefused("You had sent this already: the note is there once.")
         return "The note is added."
+
+    @dialog_verb(
+        "Invite the owner again",
+        "The same or another address; earlier invitations stop working. An account "
+        "with the address becomes the owner at once.",
+        "Invite",
+        OwnerForm,
+        description="Invite the owner again",
+        icon="forward_to_inbox",
+        permissions=["invite_owner"],
+        audited="owner-invited",
+    )
+    def invite_owner(self, request, form, workspace):
+        try:
+            has_owner = assign_owner(workspace, form.cleaned_data["email"])
+        except AlreadyMember:
+            raise DecisionRefused(NOT_OFFERED) from None
+        return f"{workspace} {'has an owner' if has_owner else 'invites its owner'}."
 
     @dialog_verb(
         "Suspend this workspace",
