@@ -260,7 +260,8 @@ def test_link_of_an_erased_report_says_what_was_erased(granted: Visitor, api: Ap
     with time_machine.travel("2026-11-20 09:00:00+00:00"):
         erase_reports([granted.report_id], now())
 
-    page = data_page(granted)
+    assert data_page(granted) == ""
+    page = granted.text("deletion")
 
     assert "Your details were deleted" in page
     assert "On 20 November 2026" in page

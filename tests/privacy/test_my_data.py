@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from tests.checks.conftest import paying_api as paying_api
-from tests.world.clients import HOSTED, Api, approve_workspace, person
+from tests.world.clients import HOSTED, NOT_OBTAINED, Api, approve_workspace, person
 from tests.world.subject import Visitor
 from verification.consents.models import Consent
 from verification.hosted import my_data as page
@@ -93,6 +93,16 @@ def test_person_gets_a_link_to_their_data(known: Report):
     assert client == "Acacia Lenders"
     visitor = Visitor(link)
     assert FOUND in visitor.see_data().content.decode()
+
+
+def test_draft_without_consent_has_no_link(paying_api: Api):
+    item = {**person(email=EMAIL, **BORN), "consent": NOT_OBTAINED}
+    paying_api.create(item, draft=True)
+
+    ask()
+
+    assert answer().outcome == "NOTHING_FOUND"
+    assert not messages()
 
 
 def test_spelling_of_number_and_address_makes_no_difference(

@@ -172,7 +172,7 @@ def show(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     report = visited.consent.report
     if report.erased_at:
-        return render_data(request, visited, "erased", report=report)
+        return see_other(reverse("hosted:deletion", args=[visited.consent.pk]))
     if visited.visit.is_for_notice:
         return see_other(
             reverse("hosted:data-newest-notice", args=[visited.consent.pk])

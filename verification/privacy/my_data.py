@@ -165,6 +165,9 @@ def _url(report: Report) -> str:
         except (AccessNotSendable, ResendTooSoon):
             # A link of the last minute is on its way.
             return ""
+    elif consent.token_digest is None:
+        # A draft whose client has not obtained a consent
+        return ""
     return links.consent_url(consent.pk, consent.generation)
 
 
