@@ -154,6 +154,23 @@ def test_person_does_not_pause_rules_on_somebody_with_the_same_number(api: Api):
         assert rule.runs.get().report.status != "CANCELLED"
 
 
+def test_person_pauses_a_rule_without_an_address(api: Api):
+    own = api.create(person(email=EMAIL))["id"]
+    rule = Rule.objects.get(pk=create_rule(api, "IDENTITY")["id"])
+    api.work()
+    (run,) = launch_runs()
+
+    first = object_to_use(own, Origin.SUBJECT, requested_by="subject")
+    again = object_to_use(own, Origin.SUBJECT, requested_by="subject")
+
+    assert first == again
+    assert rule_status(rule) == ("PAUSED", "OBJECTION")
+    assert api.report(str(run.report_id))["status"] == "CANCELLED"
+    # The person has not proved to be that of the runs before.
+    ended = rule.runs.get(number=1).report_id
+    assert api.report(str(ended))["restrictedAt"] is None
+
+
 def test_client_resumes_only_with_a_newer_consent(api: Api, ended: str):
     rule = Rule.objects.get(pk=create_rule(api, "IDENTITY")["id"])
     object_to(api, ended)

@@ -39,7 +39,7 @@ JOINS_PER_DAY = 3
 
 @transaction.atomic
 def ask_to_join(proof: Proof) -> None:
-    """Request the reports without an address of the person, unless a request is open.
+    """Request the reports without an address, unless the visitor waits for them.
 
     It answers the request at once if there are no such reports, and does not say so.
     """
@@ -74,12 +74,12 @@ def newest_join(proof: Proof) -> SubjectRequest | None:
 def waits_for_answer(asked: SubjectRequest | None) -> bool:
     """Return whether the visitor waits, as far as they are told.
 
-    Somebody about whom there is nothing waits until the deadline, like everybody else.
+    Everybody waits until the deadline and can ask again then, whether there is nothing
+    about them or nobody has answered.
     """
-    if asked is None:
+    if asked is None or asked.due_at <= now():
         return False
-    is_silent = asked.outcome == Outcome.NOTHING_FOUND and asked.due_at > now()
-    return asked.answered_at is None or is_silent
+    return asked.answered_at is None or asked.outcome == Outcome.NOTHING_FOUND
 
 
 def joins() -> QuerySet[SubjectRequest]:

@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
+from monitoring.models import Rule, RuleStatus
 from monitoring.pauses import pause_for_objection
 from verification.checks.models import CheckResult
 from verification.decisions.cases import close_cases, reports_in_review
@@ -28,7 +29,7 @@ from verification.privacy.people import Person, Proof
 from verification.privacy.personal_data import stop_deliveries
 from verification.privacy.requests import answer_request, deadline, open_request
 from verification.privacy.rights_events import restricted_event
-from verification.privacy.withdrawals import STOPPABLE_STATUSES
+from verification.privacy.withdrawals import STOPPABLE_STATUSES, monitoring_of
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import lock_orders, locked_reports, record_note
@@ -51,9 +52,9 @@ def object_to_use(
 ) -> SubjectRequest:
     """Restrict all reports about the report's subject, and pause the rules.
 
-    A subject's objection covers the rows of their `Proof`: `channel` is the channel by
-    which the subject got the code of the page. Returns the earlier request if there is
-    no newer order. Raises ReportErased.
+    A subject's objection covers the reports of their `Proof`: `channel` is the channel
+    by which the subject got the code of the page. Returns the earlier request if there
+    is no newer order. Raises ReportErased.
     """
     report = Report.objects.select_related("workspace").get(pk=report_id)
     proof = Proof.of(report, channel) if origin == Origin.SUBJECT else None
@@ -66,7 +67,11 @@ def object_to_use(
     if report.erased_at is not None:
         raise ReportErased
     own = [other.pk for other in found.reports]
-    is_monitored = any(rule.is_active for rule in found.rules)
+    rules = {rule.pk for rule in found.rules}
+    if proof:
+        # As by a withdrawal, those that may be theirs pause, too.
+        rules.update(monitoring_of(report, Person.of(report).find())[0])
+    is_monitored = Rule.objects.filter(pk__in=rules, status=RuleStatus.ACTIVE).exists()
     # A later one also voids a consent that was given since the one before.
     earlier = SubjectRequest.objects.filter(
         kind=RequestKind.OBJECTION,
@@ -85,7 +90,7 @@ def object_to_use(
         further_ids=found.subject_ids - {report.subject_id},
         details={"reason": reason} if reason else None,
     )
-    stopped = [*own, *(rule.pk for rule in found.rules)]
+    stopped = [*own, *rules]
     _stop(stopped, origin, requested_by)
     answer_request(request, Outcome.DONE)
     schedule_job(write_objection, request.pk, *stopped)

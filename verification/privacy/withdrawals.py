@@ -76,7 +76,7 @@ def withdraw(
     record = record_decision(consent, report, decision, evidence, reason, at)
     # The person has proved that this report is about them, and no more. A pause shows
     # nothing and ends with a newer consent, so it reaches all rules that may be theirs.
-    rules, runs = _monitoring_of(report, Person.of(report).find())
+    rules, runs = monitoring_of(report, Person.of(report).find())
     # The runs of rules, also of deleted ones, are locked before the account.
     for stopped in [report, *pause_for_withdrawal(rules, runs)]:
         stop_reruns(stopped)
@@ -127,13 +127,13 @@ def lock_in_order(report: Report) -> None:
 
     That is the person, the rules, and the reports by their ids.
     """
-    rules, runs = _monitoring_of(report, Person.of(report).lock())
+    rules, runs = monitoring_of(report, Person.of(report).lock())
     list(locked_rules().filter(pk__in=rules))
     stopped = Q(pk=report.pk) | stoppable_runs(rules, runs)
     list(locked_reports().filter(stopped).order_by("pk"))
 
 
-def _monitoring_of(report: Report, found: Found) -> tuple[list[UUID], list[UUID]]:
+def monitoring_of(report: Report, found: Found) -> tuple[list[UUID], list[UUID]]:
     """Return the rules that may be about the person, and the reports of rules."""
     rules = [r.pk for r in found.rules if may_be_same_person(report, r)]
     runs = [r.pk for r in found.reports if may_be_monitored_person(report, r)]
