@@ -21,6 +21,7 @@ from tests.world.refunds import (
 )
 from tests.world.staff import change_url, list_url, listed_ids, read_page
 from tests.world.staff import superuser as superuser
+from verification.backoffice.models import AuditEvent
 from verification.payments.alerts import clear_review_flag, raise_review_flag
 from verification.payments.models import (
     Checkout,
@@ -98,11 +99,20 @@ def test_lists_name_the_customer_and_the_masked_payer(api: Api, superuser: Clien
         assert not [part for part in PAYER.values() if part in html], model
 
 
-def test_lists_name_the_subject_who_pays(api: Api, superuser: Client):
-    create_paid_checkout(api)
+def test_pages_name_the_subject_who_pays_and_their_opening_is_recorded(
+    api: Api, superuser: Client
+):
+    checkout = create_paid_checkout(api)
+    create_refund(checkout, 30)
+    dispute(checkout)
 
-    for model in (Payment, Checkout):
+    for model in (Payment, Checkout, Refund, Dispute):
         assert "Wanjiku Kamau" in read_page(superuser, list_url(model)), model
+        done = AuditEvent.objects.filter(object_type=model._meta.label_lower)
+        assert not done.exists(), model
+        read_page(superuser, change_url(model.objects.get()))
+        action = f"{model._meta.model_name}.opened"
+        assert done.get().action == action, model
 
 
 def test_payer_of_a_top_up_is_the_customer(api: Api, superuser: Client):

@@ -67,6 +67,7 @@ class MoneyAdmin(ReadOnlyAdmin):
     `checkout_path` leads from a row to its checkout; it is "" for a checkout.
     """
 
+    audits_opening = True
     checkout_path = ""
 
     def checkout_of(self, row: Any) -> Checkout:
@@ -112,6 +113,7 @@ def payer_text(report: Report, payment: Payment) -> str:
 
 @admin.register(Payment)
 class PaymentAdmin(HostedLinkAdmin):
+    audits_opening = True
     links = payment_links
     visitor = "payer"
     # A payment has several checkouts, whose receipts have numbers.
