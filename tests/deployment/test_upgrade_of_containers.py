@@ -48,12 +48,18 @@ class Installation:
         self, fails: str = "nothing"
     ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
         """Run the script; return what it said, and the commands of Docker."""
+        return self.run(self.release / "upgrade-containers", self.folder, fails=fails)
+
+    def run(
+        self, *command: object, fails: str = "nothing"
+    ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
         log = self.base / "log"
         log.write_text("")
         variables = {"LOG": str(log), "FAILS": fails}
         path = f"{self.base / 'bin'}:{os.environ['PATH']}"
         done = subprocess.run(
-            [self.release / "upgrade-containers", self.folder],
+            [str(part) for part in command],
+            cwd=self.folder,
             env={**os.environ, **variables, "PATH": path},
             capture_output=True,
             text=True,
@@ -85,6 +91,22 @@ def test_upgrade_replaces_one_container_after_the_other(installation: Installati
     assert changes[-1].startswith("compose exec -T web2 python")
     assert "9.9.9" in (installation.folder / "compose.yaml").read_text()
     assert __version__ in (installation.folder / "previous/compose.yaml").read_text()
+
+
+def test_way_back_of_the_page_has_the_former_files_and_reloads_the_proxy(
+    installation: Installation,
+):
+    edit(installation.release / "Caddyfile", "max_size 13MB", "max_size 14MB")
+    installation.upgrade()
+    page = (DEPLOY.parent / "docs/operator/upgrades.md").read_text()
+    block = page.split("To go back, in `/srv/verification`:\n\n```sh\n")[1]
+
+    done, commands = installation.run("sh", "-ec", block.split("```")[0])
+
+    assert done.returncode == 0, done.stderr
+    assert "max_size 13MB" in (installation.folder / "Caddyfile").read_text()
+    proxy = commands.index("compose up -d jobs proxy")
+    assert commands[proxy + 1].startswith("compose exec -T proxy caddy reload ")
 
 
 @pytest.mark.parametrize("command", ["image", "compose run --rm backup", *ROLLING])
