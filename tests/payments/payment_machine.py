@@ -50,6 +50,7 @@ from verification.payments.refunds import (
     reject_refund,
     request_refund,
     send_refunds,
+    unfinished_part,
 )
 from verification.payments.settlement import poll_due_checkouts, poll_now, settle
 from verification.providers.payment_provider import (
@@ -349,7 +350,10 @@ class PaymentMachine(Machine):
 
         def asked() -> None:
             if undone == "yes":
-                request_refund(checkout.pk, None, reason="Undone", by=GRACE)
+                part = unfinished_part(checkout)
+                request_refund(
+                    checkout.pk, part, reason="Undone", by=GRACE, is_part=True
+                )
             else:
                 request_refund(checkout.pk, amount, reason="They asked", by=GRACE)
 

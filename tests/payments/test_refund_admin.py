@@ -61,7 +61,7 @@ def finance(name: str, **options: bool) -> Client:
 def answer(checkout: Checkout, **given: str) -> dict[str, str]:
     """Return the data of the refund form."""
     filled = {"amount": "250", "expected": str(checkout.refundable), "reason": "Closed"}
-    return {"confirmed": "yes", **filled, **given}
+    return {"confirmed": "yes", "unfinished": "0", **filled, **given}
 
 
 def event_of(checkout: Checkout) -> PaymentEvent:
@@ -181,9 +181,17 @@ def test_refund_form_has_a_button_for_the_unfinished_part(api: Api, superuser):
     page = superuser.post(list_url(Checkout), data).content.decode()
     assert "Give back 200.00 for checks" in page
 
-    run_action(superuser, "refund", checkout, **answer(checkout, part="yes"))
+    sent = answer(checkout, part="yes", unfinished="200.00")
+    # A check is done while the person reads the page.
+    failed = checkout.report.results.filter(status="FAILED", price=50)
+    failed.update(status="COMPLETED", failure_code="", failure_message="")
+    (told,) = run_action(superuser, "refund", checkout, **sent)
+    assert "has changed" in told
+    assert not Refund.objects.exists()
 
-    assert Refund.objects.get().amount == 200
+    run_action(superuser, "refund", checkout, **{**sent, "unfinished": "150.00"})
+
+    assert Refund.objects.get().amount == 150
 
 
 def test_unpaid_checkout_refuses_refund(api: Api, superuser):

@@ -244,11 +244,12 @@ def test_staff_refund_the_unfinished_part_once(api: Api):
     api.work()
     assert api.report(str(checkout.report_id))["status"] == "PARTIAL"
 
-    refund = request_refund(checkout.pk, None, reason="Not done", by=GRACE)
+    asked = {"reason": "Not done", "by": GRACE, "is_part": True}
+    refund = request_refund(checkout.pk, Decimal(200), **asked)
 
     assert refund.amount == 200
-    with pytest.raises(NotRefundable, match="no part of checks"):
-        request_refund(checkout.pk, None, reason="Not done", by=GRACE)
+    with pytest.raises(NotRefundable, match="has changed"):
+        request_refund(checkout.pk, Decimal(200), **asked)
 
 
 def test_refunded_top_up_leaves_the_balance(api: Api):

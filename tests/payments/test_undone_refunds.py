@@ -252,7 +252,9 @@ def test_service_does_not_repeat_a_refund_by_staff(api: Api):
 
     assert later() == [("STAFF", 120, "APPROVED"), ("NOT_DONE", 80, "APPROVED")]
     with pytest.raises(NotRefundable):
-        request_refund(checkout.pk, None, reason="Not done", by=GRACE)
+        request_refund(
+            checkout.pk, Decimal(80), reason="Not done", by=GRACE, is_part=True
+        )
 
 
 def test_unfinished_part_is_refunded_after_a_rejected_refund(api: Api, settings: Any):

@@ -286,6 +286,10 @@ class RefundForm(forms.Form):
     expected = forms.DecimalField(
         max_digits=12, decimal_places=2, widget=forms.HiddenInput
     )
+    # The unfinished part that the page showed.
+    unfinished = forms.DecimalField(
+        max_digits=12, decimal_places=2, widget=forms.HiddenInput
+    )
 
 
 # The end of the message about a new refund.
@@ -442,8 +446,9 @@ class CheckoutAdmin(MoneyAdmin):
             self.message_user(request, message, messages.ERROR)
             return None
         data = request.POST if "confirmed" in request.POST else None
-        most = checkout.refundable
-        form = RefundForm(data, initial={"amount": most, "expected": most})
+        most, part = checkout.refundable, unfinished_part(checkout)
+        shown = {"amount": most, "expected": most, "unfinished": part}
+        form = RefundForm(data, initial=shown)
         if not form.is_valid():
             return confirmation_page(
                 self,
@@ -453,16 +458,17 @@ class CheckoutAdmin(MoneyAdmin):
                 title="Give money back",
                 checkout=checkout,
                 form=form,
-                part=unfinished_part(checkout),
+                part=part,
             )
-        given = form.cleaned_data
+        given, is_part = form.cleaned_data, "part" in request.POST
         make = partial(
             request_refund,
             checkout.pk,
-            None if "part" in request.POST else given["amount"],
+            given["unfinished" if is_part else "amount"],
             reason=given["reason"],
             by=staff_actor(request),
             expected=given["expected"],
+            is_part=is_part,
         )
         self._make_refund(request, checkout, "refund-requested", make)
         return None

@@ -89,21 +89,22 @@ class NotRefundable(DecisionRefused):
 @transaction.atomic
 def request_refund(
     checkout_id: UUID,
-    amount: Decimal | None,
+    amount: Decimal,
     *,
     reason: str,
     by: StaffActor,
     expected: Decimal | None = None,
+    is_part: bool = False,
 ) -> Refund:
-    """Request a refund of this amount, or of the `unfinished_part`.
+    """Request a refund of this amount; with `is_part` it is the `unfinished_part`.
 
     It waits for a second person if all refunds of the checkout together exceed
     REFUND_NEEDS_SECOND_ABOVE. `expected` is the refundable amount that the person saw:
     a different amount means that a colleague was faster. Raises NotRefundable.
     """
     checkout = lock_checkout(checkout_id)
-    if amount is None and not (amount := unfinished_part(checkout)):
-        raise NotRefundable("There is no part of checks that were not done.")
+    if is_part and amount != unfinished_part(checkout):
+        raise NotRefundable("The part that was not done has changed. Look again.")
     if not reason.strip():
         raise NotRefundable("Say why the money is given back.")
     if checkout.status != CheckoutStatus.PAID:
