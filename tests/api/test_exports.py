@@ -197,12 +197,18 @@ def test_unknown_kind_is_not_found(api):
 
 
 def test_rows_of_others_are_not_exported(api, another_api, live_api):
-    another_api.create(person())
     top_up_account(live_api, 1_000)
-    live_api.create(person())
+    for other in (another_api, live_api):
+        decide(deciding_api(other), create_ready_report(other))
+        raise_alert(other)
+        assert all(lines(other, kind) for kind in KINDS[:-1])
+    # The audit trail is that of both environments.
+    foreign = {line["id"] for line in lines(another_api, "audit-trail")}
+    assert foreign
 
-    for kind in ("reports", "results", "decisions", "alerts"):
+    for kind in KINDS[:-1]:
         assert lines(api, kind) == []
+    assert foreign.isdisjoint(line["id"] for line in lines(api, "audit-trail"))
 
 
 @pytest.mark.parametrize(

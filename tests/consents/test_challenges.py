@@ -164,5 +164,6 @@ def test_locked_link_gets_no_reminder(api: Api):
 )
 def test_database_refuses_other_locks(api: Api, wrong: dict):
     create_hosted_consent(api)
-    with pytest.raises(IntegrityError), transaction.atomic():
+    locked = pytest.raises(IntegrityError, match="locked_for_a_time_or_for_good")
+    with locked, transaction.atomic():
         Consent.objects.update(**wrong)

@@ -8,12 +8,6 @@ import pytest
 from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, person
-from tests.world.decisions import (
-    APPROVE,
-    create_ready_report,
-    decide,
-    deciding_api,
-)
 from tests.world.rules import raise_alert
 from verification.backoffice.models import AuditEvent
 from verification.values.local_time import NAIROBI
@@ -90,16 +84,6 @@ def test_masked_alerts_say_that_something_changed(viewer, api):
     assert row["title"]
     assert set(row["message"]) == {"•"}
     assert all("•" in str(change["new"]) for change in row["changes"] if change["new"])
-
-
-def test_notes_of_decisions_are_masked(viewer, api):
-    note = "She called, very sorry"
-    decide(deciding_api(api), create_ready_report(api), APPROVE, note=note)
-
-    for kind in ("decisions", "reports"):
-        text = export(viewer, kind=kind, format="jsonl")
-        assert "APPROVED" in text
-        assert note not in text
 
 
 def test_owner_exports_in_full_with_a_reason(owner, ordered):

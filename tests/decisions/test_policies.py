@@ -604,9 +604,12 @@ class TestVersions:
         for changes in (
             *[{"rules": []}, {"mode": "PROPOSE"}, {"state": "DRAFT"}, {"number": 7}],
         ):
-            with pytest.raises(IntegrityError), transaction.atomic():
+            with (
+                pytest.raises(IntegrityError, match="append-only"),
+                transaction.atomic(),
+            ):
                 PolicyVersion.objects.filter(pk=version.pk).update(**changes)
-        with pytest.raises(IntegrityError), transaction.atomic():
+        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
             version.delete()
         version.pk, version.number = UUID(int=1), 2
         with pytest.raises(IntegrityError, match="one_active_policy_version"):

@@ -389,17 +389,21 @@ def test_database_refuses_edits_of_a_submitted_application(owner):
     application = submitted(owner.member)
     mine = Application.objects.filter(pk=application.pk)
 
-    for change in (
-        lambda: Document.objects.filter(kind="CR12").delete(),
-        lambda: Document.objects.update(file="another"),
-        lambda: mine.update(company_name="Another"),
-        lambda: mine.update(status="DRAFT"),
-        lambda: mine.delete(),
-        lambda: Application.objects.create(
-            workspace=owner.workspace, company_name="Two", details={}
+    documents = "documents that were submitted stay"
+    for change, refusal in (
+        (lambda: Document.objects.filter(kind="CR12").delete(), documents),
+        (lambda: Document.objects.update(file="another"), documents),
+        (lambda: mine.update(company_name="Another"), "submitted is not changed"),
+        (lambda: mine.update(status="DRAFT"), "cannot become DRAFT"),
+        (lambda: mine.delete(), documents),
+        (
+            lambda: Application.objects.create(
+                workspace=owner.workspace, company_name="Two", details={}
+            ),
+            "one_application_at_a_time",
         ),
     ):
-        with pytest.raises(IntegrityError), transaction.atomic():
+        with pytest.raises(IntegrityError, match=refusal), transaction.atomic():
             change()
 
 

@@ -287,7 +287,8 @@ def test_members_do_not_decide_on_their_own_workspace(owner, role):
     assert take_messages(act(insider, "reject", application, reason="x"))[-1] == refused
 
     assert status_of(application) == "IN_REVIEW"
-    with pytest.raises(IntegrityError), transaction.atomic():
+    own = pytest.raises(IntegrityError, match="nobody reviews their own workspace")
+    with own, transaction.atomic():
         Application.objects.update(status="REJECTED", reason="x", decided_by=user)
     mine.delete()
 
@@ -313,26 +314,32 @@ def test_database_refuses_what_the_verbs_refuse(owner):
     taken = {"taken_by": user, "taken_at": when}
     decided = {**taken, "decided_by": user, "decided_at": when}
 
-    for wrong in (
-        {"status": "APPROVED", **decided, "api_key": key},
-        {"status": "REJECTED", **decided, "reason": "x"},
-        {"status": "IN_REVIEW", "taken_by": owner.member.user, "taken_at": when},
-        {"status": "IN_REVIEW"},
+    own = {"taken_by": owner.member.user, "taken_at": when}
+    for wrong, refusal in (
+        ({"status": "APPROVED", **decided, "api_key": key}, "cannot become APPROVED"),
+        ({"status": "REJECTED", **decided, "reason": "x"}, "cannot become REJECTED"),
+        ({"status": "IN_REVIEW", **own}, "nobody reviews their own workspace"),
+        ({"status": "IN_REVIEW"}, "what_is_reviewed_names_who"),
     ):
-        with pytest.raises(IntegrityError), transaction.atomic():
+        with pytest.raises(IntegrityError, match=refusal), transaction.atomic():
             mine.update(**wrong)
     mine.update(status="IN_REVIEW", **taken)
-    for wrong in (
+    untaken = {"taken_by": None, "taken_at": None}
+    for wrong, refusal in (
         # Its check has not run.
-        {"status": "APPROVED", **decided, "api_key": key},
-        {"status": "REJECTED", **decided},
-        {"status": "SUBMITTED", "taken_by": None, "taken_at": None},
+        ({"status": "APPROVED", **decided, "api_key": key}, "company is not checked"),
+        ({"status": "REJECTED", **decided}, "a_rejection_says_why"),
+        ({"status": "SUBMITTED", **untaken}, "cannot become SUBMITTED"),
     ):
-        with pytest.raises(IntegrityError), transaction.atomic():
+        with pytest.raises(IntegrityError, match=refusal), transaction.atomic():
             mine.update(**wrong)
     mine.update(status="REJECTED", **decided, reason="x")
-    for wrong in ({"reason": "y"}, {"decided_at": now()}, {"status": "APPROVED"}):
-        with pytest.raises(IntegrityError), transaction.atomic():
+    for wrong, refusal in (
+        ({"reason": "y"}, "what was decided is not changed"),
+        ({"decided_at": now()}, "what was decided is not changed"),
+        ({"status": "APPROVED"}, "cannot become APPROVED"),
+    ):
+        with pytest.raises(IntegrityError, match=refusal), transaction.atomic():
             mine.update(**wrong)
 
 

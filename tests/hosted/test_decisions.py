@@ -8,7 +8,6 @@ from tests.documents.test_consent_receipts import pdf_text
 from tests.world.orders import EMPLOYMENT, PAYER
 from tests.world.payments import end_checkout, open_page
 from tests.world.subject import NAME, visible_text
-from tests.world.threads import run_at_once
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.models import Block
@@ -383,25 +382,3 @@ def check_states(html):
     for tick, state in re.findall(found, html):
         states.setdefault(bool(tick), []).append(state)
     return states
-
-
-@pytest.mark.django_db(transaction=True)
-def test_one_of_a_simultaneous_grant_and_decline_wins(api, ask):
-    for _ in range(3):
-        visitor = ask()
-        visitor.prove()
-        form = visitor.form()
-        cookies = visitor.browser.cookies
-
-        def act(number, visitor=visitor, form=form, cookies=cookies):
-            browser = type(visitor.browser)()
-            browser.cookies = cookies
-            place = "grant" if number % 2 else "decline"
-            return browser.post(visitor.page + place, form).status_code
-
-        assert run_at_once(4, act) == [303] * 4
-        record = ConsentRecord.objects.get(report_id=visitor.report_id)
-        report = api.report(visitor.report_id)
-        assert report["consentState"]["status"] == record.decision
-        expected = {"GRANTED": "RUNNING", "DECLINED": "FAILED"}[record.decision]
-        assert report["status"] == expected

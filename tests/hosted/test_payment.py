@@ -434,8 +434,7 @@ def explanation(visitor: Payer) -> str:
     """Return the page about the money, which promises none of it."""
     page = visitor.reads()
     assert "USD 250.00 came in, which is not the currency that was asked for" in page
-    assert "You get it back" not in page
-    assert "fraud" not in page
+    assert "by itself" not in page
     return page
 
 

@@ -9,6 +9,7 @@ from tests.documents.test_consent_receipts import pdf_text
 from tests.references.conftest import paying_api as paying_api
 from tests.world.clients import Api
 from tests.world.clock import let_days_pass
+from tests.world.orders import count_rows
 from tests.world.referee import ANSWER, NO, PLACES, saved_reference
 from tests.world.referee import referee as referee
 from tests.world.subject import Visitor, visible_text
@@ -16,6 +17,7 @@ from verification.consents.models import Consent
 from verification.hosted.reference import AnswersForm
 from verification.notifications.delivery import send_due_notifications
 from verification.references.answers import VERSION
+from verification.references.models import Reference
 
 
 def test_answers_of_a_referee_complete_the_report(paying_api: Api, referee: Visitor):
@@ -161,16 +163,18 @@ def test_invalid_or_outdated_form_is_shown_again_with_the_rest(referee: Visitor)
     assert saved_reference(referee).status == "PENDING"
 
 
-def test_get_requests_change_nothing(referee: Visitor):
+@pytest.mark.parametrize("days", [0, 14])
+def test_get_requests_change_nothing(referee: Visitor, days: int):
     referee.open()
+    let_days_pass(days)
+    reference, before = Reference.objects.values().get(), count_rows()
+
     for place in [*PLACES, "?lang=sw"]:
         referee.get(place)
         referee.browser.head(referee.page + place)
 
-    assert (saved_reference(referee).status, saved_reference(referee).generation) == (
-        "PENDING",
-        1,
-    )
+    assert Reference.objects.values().get() == reference
+    assert count_rows() == before
 
 
 @pytest.mark.parametrize(

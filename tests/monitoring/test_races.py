@@ -198,17 +198,6 @@ def test_balance_for_one_run_launches_one_run_of_two_clusters(live_api: Api):
     assert paused.count() == 2
 
 
-def test_many_requests_with_one_key_create_one_rule(api: Api):
-    def create(_: int) -> int:
-        return api.post("/monitoring", rule_request(), Idempotency_Key="k").status_code
-
-    answers = run_at_once(6, create)
-
-    assert set(answers) <= {201, 409}
-    assert 201 in answers
-    assert Rule.objects.count() == Run.objects.count() == 1
-
-
 def test_pause_and_resume_at_once_leave_a_valid_state(api: Api):
     made = store_rule(api)
     for _ in range(5):

@@ -89,7 +89,8 @@ def test_inserted_rows_are_sent_and_allow_one_message_a_cause():
     send_due_notifications()
     assert len(mail.outbox) == 1
 
-    with pytest.raises(IntegrityError), transaction.atomic():
+    once = pytest.raises(IntegrityError, match="one_notification_a_cause")
+    with once, transaction.atomic():
         insert(notification_rows([email_message()], at))
 
 
@@ -433,13 +434,13 @@ def test_purge_erases_recipients_after_30_days(days: int, kept: bool):
 
 def test_database_refuses_contradictory_rows():
     enqueue(email_message())
-    for wrong in [
-        {"status": "SENT"},
-        {"next_attempt_at": None},
-        {"recipient": None},
-        {"sent_at": now()},
+    for wrong, constraint in [
+        ({"status": "SENT"}, "notifications_wait_until_they_end"),
+        ({"next_attempt_at": None}, "notifications_wait_until_they_end"),
+        ({"recipient": None}, "waiting_notifications_can_be_written"),
+        ({"sent_at": now()}, "sent_at_iff_sent"),
     ]:
-        with pytest.raises(IntegrityError), transaction.atomic():
+        with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
             Notification.objects.update(**wrong)
 
 

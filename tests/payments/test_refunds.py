@@ -87,7 +87,6 @@ def test_launch_says_what_a_draft_needs_when_its_payer_got_money_back(api: Api):
 
     assert problem["reasons"] == ["PAYMENT_OUTSTANDING"]
     assert "whose payer got money back, gets one by an edit" in problem["detail"]
-    assert "has not arrived" not in problem["detail"]
 
 
 def test_refund_refuses_a_wrong_amount(api: Api):

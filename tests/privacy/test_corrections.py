@@ -338,7 +338,8 @@ def test_rerun_needs_a_review_and_runs_once_at_a_time(api: Api):
     rerun(correction.pk, member, {"idNumber": MISTYPED})
 
     assert refusal(rerun, correction.pk, reviewer()) == Obstacle.RUNNING
-    with transaction.atomic(), pytest.raises(IntegrityError):
+    same = pytest.raises(IntegrityError, match="clients_rerun_with_the_same_details")
+    with same, transaction.atomic():
         correction.reruns.update(fields=["idNumber"])
     api.work()
     run_again(api, correction, idNumber=RIGHT)

@@ -121,5 +121,6 @@ def test_held_draft_is_not_erased(api: Api):
 def test_database_refuses_a_release_by_nobody(ended: Report):
     held = hold(ended.pk, "A court asks", now() + DAY, by="staff grace")
 
-    with pytest.raises(IntegrityError), transaction.atomic():
+    named = pytest.raises(IntegrityError, match="released_holds_name_who")
+    with named, transaction.atomic():
         Hold.objects.filter(pk=held.pk).update(released_at=now())

@@ -78,17 +78,17 @@ def test_request_of_a_report_names_its_client_and_subject(api: Api):
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "constraint"),
     [
-        {"outcome": "DONE"},
-        {"outcome": "REFUSED", "answered_at": now()},
-        {"answered_at": now()},
+        ({"outcome": "DONE"}, "answered_requests_have_an_outcome"),
+        ({"outcome": "REFUSED", "answered_at": now()}, "refused_requests_say_why"),
+        ({"answered_at": now()}, "answered_requests_have_an_outcome"),
     ],
 )
-def test_database_refuses_half_an_answer(fields: dict[str, object]):
+def test_database_refuses_half_an_answer(fields: dict[str, object], constraint: str):
     row = enter_request()
 
-    with pytest.raises(IntegrityError), transaction.atomic():
+    with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
         SubjectRequest.objects.filter(pk=row.pk).update(**fields)
 
 

@@ -251,7 +251,8 @@ def test_database_refuses_an_erased_report_with_a_name(api: Api, ended: str):
     erase_expired_reports()
 
     for column in ("subject_name", "purpose", "search_name"):
-        with pytest.raises(IntegrityError), transaction.atomic():
+        unnamed = pytest.raises(IntegrityError, match="erased_report_names_nobody")
+        with unnamed, transaction.atomic():
             Report.objects.filter(pk=ended).update(**{column: "Wanjiku"})
 
 
@@ -302,7 +303,8 @@ def test_database_refuses_a_retention_beyond_its_limits(workspace: Workspace):
         {"sandbox_retention_days": 0},
         {"retention_days": 3651},
     ):
-        with pytest.raises(IntegrityError), transaction.atomic():
+        limits = pytest.raises(IntegrityError, match="retention_has_limits")
+        with limits, transaction.atomic():
             Workspace.objects.filter(pk=workspace.pk).update(**days)
 
 

@@ -297,16 +297,18 @@ def test_answer_cancels_the_unsent_request(paying_api: Api):
 
 def test_database_refuses_contradicting_fields(paying_api: Api):
     reference = create_reference(paying_api)
-    for wrong in (
-        {"status": "SUBMITTED"},
-        {"status": "DECLINED"},
-        {"submitted_at": now()},
-        {"answers": b"sealed"},
+    for wrong, constraint in (
+        ({"status": "SUBMITTED"}, "reference_submitted_at_iff_submitted"),
+        ({"status": "DECLINED"}, "reference_declined_at_iff_declined"),
+        ({"submitted_at": now()}, "reference_submitted_at_iff_submitted"),
+        ({"answers": b"sealed"}, "only_submitted_references_have_answers"),
     ):
-        with pytest.raises(IntegrityError), transaction.atomic():
+        with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
             Reference.objects.filter(pk=reference.pk).update(**wrong)
     reference.pk = reference.id = None
-    with pytest.raises(IntegrityError), transaction.atomic():
+    reference.token_digest = b"another"
+    once = pytest.raises(IntegrityError, match="one_reference_an_attempt")
+    with once, transaction.atomic():
         reference.save(force_insert=True)
 
 

@@ -241,7 +241,8 @@ def test_second_event_of_a_cause_is_refused(api: Api):
 
     for event in Event.objects.all():
         event.pk = None
-        with pytest.raises(IntegrityError), transaction.atomic():
+        once = pytest.raises(IntegrityError, match="one_event_a_cause")
+        with once, transaction.atomic():
             Event(
                 workspace=event.workspace,
                 environment=event.environment,

@@ -396,24 +396,25 @@ def test_list_shows_the_operators_and_ones_own_packages(api: Api, another_api: A
     assert withdrawn["unavailableReason"] == "AML_SCREENING is not offered at present."
 
 
+NAME_TAKEN = "a package of the operator and one of a workspace would have this name"
 WRONG_PACKAGES = [
-    {"price": "-0.01"},
-    {"checks": []},
-    {"checks": [f"CHECK_{n}" for n in range(11)]},
-    {"checks": ["IDENTITY", "IDENTITY"]},
-    {"name": "Loan"},
-    {"name": "loan-"},
-    {"name": "lo an"},
-    {"name": "taken"},
+    ({"price": "-0.01"}, "package_price_is_not_negative"),
+    ({"checks": []}, "package_has_1_to_10_checks"),
+    ({"checks": [f"CHECK_{n}" for n in range(11)]}, "package_has_1_to_10_checks"),
+    ({"checks": ["IDENTITY", "IDENTITY"]}, "a package has each check once"),
+    ({"name": "Loan"}, "package_name_is_a_slug"),
+    ({"name": "loan-"}, "package_name_is_a_slug"),
+    ({"name": "lo an"}, "package_name_is_a_slug"),
+    ({"name": "taken"}, NAME_TAKEN),
 ]
 
 
 @pytest.mark.django_db
 def test_database_refuses_a_wrong_package(workspace):
     create_package("taken")
-    for fields in WRONG_PACKAGES:
+    for fields, refusal in WRONG_PACKAGES:
         for owner in (None, workspace):
-            with pytest.raises(IntegrityError), transaction.atomic():
+            with pytest.raises(IntegrityError, match=refusal), transaction.atomic():
                 create_package(**{"name": "fine", **fields, "workspace": owner})
 
 
@@ -421,7 +422,7 @@ def test_database_refuses_a_wrong_package(workspace):
 def test_operator_cannot_take_the_name_of_a_workspace(workspace):
     create_package("ours", workspace=workspace)
 
-    with pytest.raises(IntegrityError), transaction.atomic():
+    with pytest.raises(IntegrityError, match=NAME_TAKEN), transaction.atomic():
         create_package("ours")
 
 
@@ -431,7 +432,8 @@ def test_package_keeps_its_name_and_workspace(workspace, field: str):
     package = create_package()
     setattr(package, field, {"name": "other", "workspace": workspace}[field])
 
-    with pytest.raises(IntegrityError), transaction.atomic():
+    kept = pytest.raises(IntegrityError, match="keeps its name and workspace")
+    with kept, transaction.atomic():
         package.save()
 
 

@@ -119,53 +119,49 @@ def test_status_changes_are_append_only(api: Api):
 
 
 IMPOSSIBLE = [
-    (Report, "READY", {"completed_at": None}),
-    (Report, "RUNNING", {"completed_at": now()}),
-    (Report, "DRAFT", {"launched_at": now()}),
-    (Report, "RUNNING", {"launched_at": None}),
-    (Report, "READY", {"risk_score": 101}),
-    (CheckResult, "READY", {"completed_at": None}),
-    (CheckResult, "READY", {"next_attempt_at": now()}),
-    (CheckResult, "READY", {"score": 101}),
-    (CheckResult, "READY", {"failure_code": "SOURCE_DOWN"}),
-    (CheckResult, "FAILED", {"failure_code": ""}),
-    (CheckResult, "READY", {"name": "IDENTITY"}),
-    (CheckResult, "RUNNING", {"completed_at": now()}),
-    (Consent, "PENDING_CONSENT", {"token_digest": None}),
-    (Consent, "PENDING_CONSENT", {"expires_at": None}),
-    (Consent, "RUNNING", {"token_digest": b"x"}),
-    (Consent, "RUNNING", {"attestation": None}),
-    (Payment, "PENDING_PAYMENT", {"status": "PAID"}),
-    (Payment, "PENDING_PAYMENT", {"paid_at": now()}),
-    (Payment, "PENDING_PAYMENT", {"amount": -1}),
+    (Report, "READY", {"completed_at": None}, "report_completed_at_tells_its_end"),
+    (Report, "RUNNING", {"completed_at": now()}, "report_completed_at_tells_its_end"),
+    (Report, "DRAFT", {"launched_at": now()}, "report_launched_at_unless_draft"),
+    (Report, "RUNNING", {"launched_at": None}, "report_launched_at_unless_draft"),
+    (Report, "READY", {"risk_score": 101}, "report_risk_score_0_to_100"),
+    (CheckResult, "READY", {"completed_at": None}, "result_completed_at_iff_ended"),
+    (
+        CheckResult,
+        "READY",
+        {"next_attempt_at": now()},
+        "only_unfinished_results_are_due",
+    ),
+    (CheckResult, "READY", {"score": 101}, "result_score_0_to_100"),
+    (CheckResult, "READY", {"failure_code": "SOURCE_DOWN"}, "failed_results_say_why"),
+    (CheckResult, "FAILED", {"failure_code": ""}, "failed_results_say_why"),
+    (CheckResult, "READY", {"name": "IDENTITY"}, "a_report_has_each_check_once"),
+    (CheckResult, "RUNNING", {"completed_at": now()}, "result_completed_at_iff_ended"),
+    (Consent, "PENDING_CONSENT", {"token_digest": None}, "hosted_consent_has_a_link"),
+    (Consent, "PENDING_CONSENT", {"expires_at": None}, "hosted_consent_has_a_link"),
+    (Consent, "RUNNING", {"token_digest": b"x"}, "hosted_consent_has_a_link"),
+    (
+        Consent,
+        "RUNNING",
+        {"attestation": None},
+        "an_attested_consent_has_its_attestation",
+    ),
+    (Payment, "PENDING_PAYMENT", {"status": "PAID"}, "paid_at_iff_paid"),
+    (Payment, "PENDING_PAYMENT", {"paid_at": now()}, "paid_at_iff_paid"),
+    (Payment, "PENDING_PAYMENT", {"amount": -1}, "payment_amount_is_not_negative"),
 ]
 
 
 def test_database_refuses_impossible_reports(api: Api):
     # The running one last: bringing the others where they are would end it.
-    statuses = sorted({status for _, status, _ in IMPOSSIBLE} - {"RUNNING"})
+    statuses = sorted({status for _, status, _, _ in IMPOSSIBLE} - {"RUNNING"})
     made = {
         status: create_report_with_status(api, status)
         for status in (*statuses, "RUNNING")
     }
-    for model, status, change in IMPOSSIBLE:
+    for model, status, change, constraint in IMPOSSIBLE:
         rows = model.objects.filter(
             **{"pk" if model is Report else "report": made[status]}
         )
         assert rows.exists()
-        with pytest.raises(IntegrityError), transaction.atomic():
+        with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
             rows.update(**change)
-
-
-def test_result_is_charged_and_reversed_once_an_attempt(api: Api):
-    create_report_with_status(api, "FAILED")
-    for entry in LedgerEntry.objects.all():
-        with pytest.raises(IntegrityError), transaction.atomic():
-            LedgerEntry.objects.create(
-                account=entry.account,
-                kind=entry.kind,
-                amount=entry.amount,
-                result_id=entry.result_id,
-                attempt=entry.attempt,
-                actor="test",
-            )

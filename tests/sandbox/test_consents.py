@@ -129,6 +129,17 @@ def test_repeated_action_with_its_key_gets_the_first_answer(api: Api, asked: str
     assert ConsentRecord.objects.count() == 1
 
 
+def test_key_of_another_report_is_refused(api: Api, asked: str):
+    another = api.create({**person(idNumber="22345678"), "consent": HOSTED})["id"]
+    body = {"action": "grant"}
+    api.post(f"/sandbox/reports/{asked}/consent", body, Idempotency_Key="k")
+
+    path = f"/sandbox/reports/{another}/consent"
+    problem = api.refused(path, body, Idempotency_Key="k")
+
+    assert (problem["status"], problem["code"]) == (422, "idempotency-key-reused")
+
+
 def test_kept_answer_goes_with_the_subject(api: Api, asked: str):
     path = f"/sandbox/reports/{asked}/consent"
     body = {"action": "decline", "reason": "I know nobody there"}

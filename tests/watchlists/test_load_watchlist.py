@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from datetime import date, timedelta
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -215,11 +216,8 @@ def test_first_file_is_refused_when_it_is_too_small(load, name, least):
     assert not Edition.objects.exists()
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("other", FILES)
+@pytest.mark.parametrize(("name", "other"), [*permutations(FILES, 2)])
 def test_file_of_another_publisher_is_refused_by_its_name(load, name, other):
-    if other == name:
-        return
     label = ListName(other).label
 
     with pytest.raises(CommandError, match=f"The file is that of {label}: it begins"):

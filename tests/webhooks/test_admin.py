@@ -27,6 +27,7 @@ from tests.world.staff import (
 from verification.backoffice.models import AuditEvent
 from verification.values.masking import DOTS
 from webhooks.models import Attempt, Configuration, Delivery, Event
+from workspaces.create import create_workspace
 
 MODELS = [Configuration, Delivery]
 
@@ -73,15 +74,15 @@ def test_staff_cannot_add_edit_or_delete(rows, superuser, model):
     assert_read_only(superuser, row)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_long_list_costs_the_same(
-    rows, superuser, model, django_assert_max_num_queries
-):
-    for _ in range(12):
+def test_long_list_costs_the_same(rows, superuser, django_assert_max_num_queries):
+    for number in range(12):
         record_delivery(rows)
+        other = create_workspace(name=f"Other {number}", owner_email="o@other.test")
+        configure_receiver(other)
 
-    with django_assert_max_num_queries(7):
-        read_page(superuser, list_url(model))
+    for model in MODELS:
+        with django_assert_max_num_queries(7):
+            read_page(superuser, list_url(model))
 
 
 @pytest.mark.parametrize(

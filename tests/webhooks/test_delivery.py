@@ -80,12 +80,6 @@ def test_enabled_events_decide_when_the_event_is_recorded(workspace: Workspace):
     assert delivery_statuses() == {}
 
 
-def test_test_event_is_always_delivered(workspace: Workspace):
-    configure_receiver(workspace, events=[])
-    record_events(workspace, name=Event.Name.WEBHOOK_TEST)
-    assert delivery_statuses() == {"PENDING": 1}
-
-
 def test_events_of_the_other_environment_are_not_delivered(workspace: Workspace):
     configure_receiver(workspace, environment="production")
     record_events(workspace)

@@ -312,15 +312,15 @@ def test_member_who_lost_the_role_changes_nothing(workspace):
 
 
 BROKEN = [
-    {"colour": "red"},
-    {"logo": b"x"},
-    {"logo_digest": "0" * 64},
-    {"barred_reason": "Because"},
+    ({"colour": "red"}, "brand_colours_are_well_formed"),
+    ({"logo": b"x"}, "brand_logos_are_whole"),
+    ({"logo_digest": "0" * 64}, "brand_logos_are_whole"),
+    ({"barred_reason": "Because"}, "barred_brands_say_why_and_show_nothing"),
 ]
 
 
 def test_database_refuses_broken_brands(workspace):
     save_brand(workspace)
-    for broken in BROKEN:
-        with pytest.raises(IntegrityError), transaction.atomic():
+    for broken, constraint in BROKEN:
+        with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
             Brand.objects.update(**broken)

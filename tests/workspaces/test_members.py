@@ -192,7 +192,7 @@ def test_workspace_keeps_an_owner(workspace, owner):
 
 
 def test_person_is_a_member_once(workspace, owner):
-    with pytest.raises(IntegrityError):
+    with pytest.raises(IntegrityError, match="one_membership_a_person"):
         Member.objects.create(workspace=workspace, user=owner.user, role="VIEWER")
 
 
