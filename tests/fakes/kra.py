@@ -49,6 +49,8 @@ class FakeKra(FakeServer):
         self.expired_as = ""
         self.expires_in: Any = "3599"
         self.masks = False
+        # It knows no PIN, not even one that it gives by an ID.
+        self.is_forgetful = False
         # Answered instead, as (status, body).
         self.says: tuple[int, Any] | None = None
 
@@ -90,7 +92,7 @@ class FakeKra(FakeServer):
 
     def _by_pin(self, asked: dict[str, str]) -> Answer:
         pin = asked["KRAPIN"]
-        if pin not in TAXPAYERS:
+        if pin not in TAXPAYERS or self.is_forgetful:
             told = {"ResponseCode": "19005", "Message": "Invalid PIN", "Status": "NOK"}
             return Answer(200, told)
         kind, name, status = TAXPAYERS[pin]

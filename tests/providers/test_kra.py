@@ -141,6 +141,15 @@ def test_look_up_by_id_also_fetches_the_status(kra: FakeKra, masks: bool):
     assert answer.details["nameMatch"] == "MATCH"
 
 
+def test_pin_by_id_that_kra_does_not_know_has_no_status(kra: FakeKra):
+    kra.is_forgetful = True
+
+    answer = finding_of(kra, idNumber="20000001", **JANE)
+
+    assert (codes(answer), answer.score) == ([], None)
+    assert answer.details["kraPin"] == "A521040203F"
+
+
 def test_unknown_id_has_no_pin(kra: FakeKra):
     answer = finding_of(kra, idNumber="99999999", **JANE)
 

@@ -161,6 +161,8 @@ def test_test_identity_maps_to_a_finding(metropol, check, number, flags, score):
         ),
         ({"days_in_arrears": 90}, "ACTIVE", [], 17, 1),
         ({"days_in_arrears": 91}, "ACTIVE", ["NON_PERFORMING_ACCOUNT"], 85, 1),
+        # The bureau keeps the last arrears of an account that is paid.
+        ({"account_status": "K", "days_in_arrears": 91}, "SETTLED", [], 17, 0),
         # An unknown code is never clean.
         ({"account_status": "-"}, None, [], None, 1),
         ({"account_status": "Frozen"}, None, [], None, 1),

@@ -46,6 +46,17 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
     [
         ({"dateOfBirth": "1990-01-31"}, {}, [], 5),
         ({"dateOfBirth": "1991-01-31"}, {}, ["DOB_MISMATCH"], 50),
+        ({"dateOfBirth": "1990-02-28"}, {}, ["DOB_MISMATCH"], 50),
+        # Of a year alone registers make 1 January; days and months are swapped.
+        ({"dateOfBirth": "1990-01-01"}, {}, [], None),
+        ({"dateOfBirth": "1990-05-12"}, {"date_of_birth": "1990-01-01"}, [], None),
+        (
+            {"dateOfBirth": "1991-05-12"},
+            {"date_of_birth": "1990-01-01"},
+            ["DOB_MISMATCH"],
+            50,
+        ),
+        ({"dateOfBirth": "1990-04-03"}, {"date_of_birth": "1990-03-04"}, [], None),
         *(
             ({"dateOfBirth": "1990-01-31"}, {"date_of_birth": day}, [], 5)
             for day in ("31-01-1990", "31/01/1990", "31 January 1990")
@@ -57,9 +68,18 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
         # A nil date is no death; a malformed date leaves it open.
         *(
             ({}, {"date_of_death": nil}, [], 5)
-            for nil in ("0000-00-00", "0001-01-01T00:00:00", "1900-01-01", "N/A")
+            for nil in (
+                "0000-00-00",
+                "0001-01-01T00:00:00",
+                "1900-01-01",
+                "9999-12-31",
+                "N/A",
+            )
         ),
-        ({}, {"date_of_death": "last year"}, [], None),
+        *(
+            ({}, {"date_of_death": day}, [], None)
+            for day in ("last year", "1970-01-01", "2199-01-01")
+        ),
         # The other form of the answer has the whole name in one member.
         ({}, {"identity_name": "Jane Wanjiku Kamau", "surname": None}, [], 5),
         # A detail that cannot be compared prevents a clear result.

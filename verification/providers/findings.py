@@ -36,6 +36,7 @@ from verification.providers.name_comparison import (
     compare_people,
     words_of,
 )
+from verification.values.clock import now
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ def identity_finding(
     record = person or Person()
     stated, same_birth = subject.get("dateOfBirth"), None
     if record.born_on and stated:
-        same_birth = "MATCH" if record.born_on == stated else "NO_MATCH"
+        same_birth = _same_birth(stated, record.born_on)
     match = name_match(subject, record.name)
     flags = name_flags(subject, match)
     if person is None:
@@ -177,19 +178,33 @@ def identity_finding(
     )
 
 
+def _same_birth(stated: str, told: str) -> Likeness | None:
+    """Compare dates of birth; return None if they may be one date in another form.
+
+    Registers write 1 January for people who know their year alone. Day and month are
+    easily swapped.
+    """
+    if stated == told:
+        return "MATCH"
+    ours, theirs = stated.split("-"), told.split("-")
+    is_unsure = ["01", "01"] in (ours[1:], theirs[1:]) or ours[:0:-1] == theirs[1:]
+    return None if is_unsure and ours[0] == theirs[0] else "NO_MATCH"
+
+
 def is_death(record: Record, *keys: str) -> bool | None:
     """Return whether one of the members is a date of death, or None if it is unclear.
 
-    For living people registers write "N/A" or a nil date, as 0001-01-01 or 1900-01-01.
+    For living people registers write "N/A" or a nil date, as 0001-01-01, 1900-01-01 or
+    9999-12-31. 1970-01-01 may be one.
     """
     text = (record.text(*keys) or "").strip().casefold()
     if text in NIL or not re.search("[1-9a-z]", text):
         return False
     day = record.day(*keys)
-    if day is None:
+    if day in {None, "1970-01-01"} or f"{now():%Y-%m-%d}" < str(day) < "9999":
         logger.warning("a register returned a date of death that is no date")
         return None
-    return day > LAST_NIL_DAY
+    return LAST_NIL_DAY < str(day) < "9999"
 
 
 def pin_finding(

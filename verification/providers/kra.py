@@ -206,7 +206,7 @@ def _finding(subject: Subject, answers: list[_Answer]) -> Finding:
         subject,
         taxpayer,
         Kra.name,
-        is_found=all(answer.verdict == "FOUND" for answer in answers),
+        is_found=answers[0].verdict == "FOUND",
         response_digest=sha256(bodies).hexdigest(),
     )
 

@@ -476,7 +476,7 @@ def _account_figures(
 ) -> dict[str, Any]:
     late = [account["daysInArrears"] or 0 for account in accounts]
     bad = [
-        account["status"] in BAD or days > 90
+        account["status"] in BAD or (days > 90 and account["status"] not in SETTLED)
         for account, days in zip(accounts, late, strict=True)
     ]
     currencies = {account.pop("currency") or "KES" for account in accounts} or {"KES"}

@@ -112,11 +112,26 @@ SHORT_FORMS = {
     "jr": "junior",
     "jnr": "junior",
     "mgr": "manager",
+    "mgt": "management",
     "asst": "assistant",
+    "acct": "accountant",
+    "administrative": "admin",
+    "administrator": "admin",
+    "dep": "deputy",
+    "exec": "executive",
+    "ops": "operations",
+    "rep": "representative",
+    "sec": "secretary",
     "hr": "human resources",
     "it": "information technology",
+    "ict": "information technology",
+    "hod": "head of department",
+    "pa": "personal assistant",
+    "gm": "general manager",
+    "md": "managing director",
     "ceo": "chief executive officer",
     "cfo": "chief financial officer",
+    "coo": "chief operating officer",
 }
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in"})
 # "Abd al-Rahman" and "Abdur Rahman" are "Abdul Rahman".
@@ -531,10 +546,12 @@ def _is_acronym(words: list[str], name: str) -> bool:
     """Return whether `words` is one word of the initials of `name`: "KCB"."""
     if len(words) != 1 or not (3 <= len(words[0]) <= 6):
         return False
+    # "MOH" has the "of" of the Ministry of Health; "CBK" has none.
+    named = [word for word in words_of(name) if word not in LEGAL_FORMS]
     spoken = [word for word in words_of(name) if word not in FILLERS]
-    bare = [word for word in spoken if word not in LEGAL_FORMS]
-    letters = {"".join(word[0] for word in each) for each in (spoken, bare)}
-    return len(bare) > 2 and words[0] in letters
+    bare = [word for word in named if word not in FILLERS]
+    letters = {"".join(word[0] for word in each) for each in (named, spoken, bare)}
+    return len(named) > 2 and words[0] in letters
 
 
 def _masked_companies(stated: str, given: str) -> Comparison:
