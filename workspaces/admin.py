@@ -190,6 +190,18 @@ class AccountAdmin(BackofficeAdmin):
             raise Http404
         return statement_response(account, month, kind)
 
+    def construct_change_message(self, request, form, formsets, add=False):
+        request.changed_terms = "; ".join(
+            f"{name}: {form.initial[name]} → {form.cleaned_data[name]}"
+            for name in form.changed_data
+        )
+        return super().construct_change_message(request, form, formsets, add)
+
+    def log_change(self, request, obj, message, *, reason="", **more):
+        """Record the old and the new terms, which a single person sets."""
+        reason = reason or getattr(request, "changed_terms", "")
+        return super().log_change(request, obj, message, reason=reason, **more)
+
     def get_readonly_fields(self, request, obj=None):
         is_play = obj and obj.billing == Account.Billing.PLAY
         return self.readonly_fields + (self.terms if is_play else [])

@@ -136,6 +136,18 @@ def test_new_colleague_gets_a_link_and_no_password(superuser):
     assert audited_actions() == ["user.created"]
 
 
+def test_all_superusers_get_a_mail_about_a_new_colleague(superuser):
+    others = {another_superuser("wangari").email, "admin@example.com"}
+
+    add(superuser)
+
+    told = Notification.objects.filter(kind="ACCOUNT_CHANGED")
+    assert {one.recipient for one in told} == others
+    text = write_email(told[0]).text
+    assert f"added Njeri Kamau ({NEW})" in text
+    assert "System → Staff" in text
+
+
 def test_invitation_sets_the_password_and_leads_to_the_factor():
     invited()
     path = link_of()

@@ -315,6 +315,9 @@ def test_editing_an_account_does_not_touch_its_balance(workspace, superuser):
     account.refresh_from_db()
     assert (account.billing, account.credit_limit) == ("POSTPAID", 10)
     assert account.balance == 0
+    event = AuditEvent.objects.get(action="account.changed")
+    terms = "billing: PREPAID → POSTPAID; credit_limit: 0.00 → 10;"
+    assert event.reason.startswith(terms)
 
 
 def test_staff_set_the_ceiling_of_a_postpaid_account(workspace, superuser):

@@ -61,7 +61,11 @@ def lock_superusers() -> None:
 
 @transaction.atomic
 def add(email: str, name: str, roles: Iterable[Group], *, by: User) -> Colleague:
-    """Create a colleague without a password and send an invitation."""
+    """Create a colleague without a password and send an invitation.
+
+    All superusers get a mail: one of them could be both persons of an approval with a
+    second mailbox.
+    """
     free_address(email)
     user = Colleague(
         username=make_username(email), email=email, first_name=name, is_staff=True
@@ -71,6 +75,7 @@ def add(email: str, name: str, roles: Iterable[Group], *, by: User) -> Colleague
     set_roles(user, roles)
     EmailAddress.objects.create(user=user, email=email, primary=True)
     invite(user, by=by)
+    _notify_superusers(user, by, "added", also="")
     return user
 
 
@@ -219,13 +224,14 @@ def promote(user: User, *, by: User, reason: str) -> bool:
         set_roles(user, [*user.groups.all(), Group.objects.get(name=SUPERUSER)])
         # An identity provider may have opened them, and logs in no superuser.
         user.sessions.all().delete()
-    _notify_promotion(user, by, "promoted" if is_done else "promotion-asked")
+    what = "promoted" if is_done else "promotion-asked"
+    _notify_superusers(user, by, what, also=user.email)
     return is_done
 
 
-def _notify_promotion(user: User, by: User, what: str) -> None:
-    """Send a mail to the colleague and all superusers, who can still undo it."""
-    for email in sorted({user.email, *superusers().values_list("email", flat=True)}):
+def _notify_superusers(user: User, by: User, what: str, *, also: str) -> None:
+    """Send a mail about a colleague to `also` and all superusers, who can undo it."""
+    for email in sorted({also, *superusers().values_list("email", flat=True)}):
         if email:
             notify_account_holder(
                 Kind.ACCOUNT_CHANGED,
