@@ -102,7 +102,8 @@ CUSTOM = {
     },
     "PrometheusRule": {"groups": {"type": "array", "minItems": 1}},
     "Cluster": {
-        "instances": {"type": "integer", "minimum": 2},
+        "imageName": {"type": "string"},
+        "instances": {"type": "integer"},
         "storage": {"required": ["size"]},
         "resources": {"type": "object"},
         "bootstrap": {"required": ["initdb"]},
@@ -381,6 +382,20 @@ def test_jobs_pass_a_pooler_as_the_role_and_commands_as_the_owner(
     direct = {name: address(pod, "direct_url") for name, pod in found.items()}
     of_role = dict.fromkeys(("web", "jobs"), ("keys", "direct_url"))
     assert direct == dict.fromkeys(found, of_owner) | of_role
+
+
+@pytest.mark.parametrize("size", ["", "small", "large"])
+def test_database_writes_without_a_standby_and_has_the_version_of_the_image(
+    render: Render, size: str
+):
+    documents = render(YOURS | IN_THE_CLUSTER, size)
+    (cluster,) = [one["spec"] for one in documents if one["kind"] == "Cluster"]
+    containerfile = (DEPLOY / "Containerfile").read_text()
+    (version,) = re.findall(r"^ARG POSTGRES=.*:(\d+)$", containerfile, re.MULTILINE)
+
+    assert f":{version}-" in cluster["imageName"]
+    number = cluster["postgresql"]["synchronous"]["number"]
+    assert cluster["instances"] - 1 > number
 
 
 def test_web_servers_are_no_owner_of_the_tables_of_cloudnativepg(render: Render):
