@@ -16,7 +16,7 @@ MODULES = {
 NEEDS = {
     "bucket": ("DOCUMENTS_BUCKET is set", "leave that setting out"),
     "embedded": ("DATABASE_URL is not set", "set it"),
-    "otel": ("OTEL_EXPORTER_OTLP_ENDPOINT is set", "leave that setting out"),
+    "otel": ("OTEL_EXPORTER_OTLP_… is set", "leave that setting out"),
     "redis": ("REDIS_URL is set", "leave that setting out"),
 }
 

@@ -24,6 +24,7 @@ from verification.web.server import require_free_port
 pytestmark = pytest.mark.slow
 
 COLLECTOR = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:4318/v1/traces"}
 
 
 def manage(
@@ -99,7 +100,8 @@ def test_server_of_django_refuses_each_address_of_all_networks(address, settings
         ("check", "psutil", {}, "DATABASE_URL is not set"),
         ("check", "redis", {"REDIS_URL": "redis://away"}, "REDIS_URL is set"),
         ("check", "storages", {"DOCUMENTS_BUCKET": "kyb"}, "DOCUMENTS_BUCKET is set"),
-        ("check", "opentelemetry.sdk", COLLECTOR, "OTEL_EXPORTER_OTLP_ENDPOINT is set"),
+        ("check", "opentelemetry.sdk", COLLECTOR, "OTEL_EXPORTER_OTLP_… is set"),
+        ("check", "opentelemetry.sdk", TRACES, "OTEL_EXPORTER_OTLP_… is set"),
         ("check", "boto3", {"DOCUMENTS_BUCKET": "kyb"}, "DOCUMENTS_BUCKET is set"),
     ],
 )

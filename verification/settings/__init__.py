@@ -262,8 +262,12 @@ _pooled, _direct, _ = (
 DATABASES: dict[str, Any] = {"default": _direct if IS_DIRECT else _pooled}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# `verification.tracing` and the library read it by themselves.
-if web_address("OTEL_EXPORTER_OTLP_ENDPOINT") and (_refusal := missing_extra("otel")):
+# `verification.tracing` and the library read them by themselves.
+_collectors = (
+    web_address("OTEL_EXPORTER_OTLP_ENDPOINT"),
+    web_address("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+)
+if any(_collectors) and (_refusal := missing_extra("otel")):
     raise ImproperlyConfigured(_refusal)
 
 REDIS_URL = env.str("REDIS_URL", "")
