@@ -39,7 +39,7 @@ from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.due_checks import claim
 from verification.checks.engine import run_due_checks
-from verification.checks.models import CheckResult
+from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.results import Completed, record_outcomes
 from verification.consents.links import renew_access_link
 from verification.db.ids import uuid7
@@ -306,6 +306,19 @@ def test_rerun_of_a_name_drops_its_old_parts_and_keeps_a_number_in_another_form(
         "Otieno",
         "31234561.0",
     ]
+
+
+def test_name_of_a_person_with_a_name_alone_is_corrected(api: Api):
+    CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+    item = person(idNumber=None) | {"checksRequested": ["AML_SCREENING"]}
+    made = api.create(item)["id"]
+    api.work()
+    correction = take(dispute(made, "AML_SCREENING").pk, reviewer())
+    run_again(api, correction, fullName="Wanjiru Kamau")
+
+    correct(correction.pk, reviewer(), REASON)
+
+    assert api.report(made)["subject"]["fullName"] == "Wanjiru Kamau"
 
 
 def test_rerun_is_recorded_and_its_end_is_told_to_the_reviewer(api: Api):

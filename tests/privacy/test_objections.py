@@ -19,6 +19,7 @@ from tests.world.deliveries import (
     retrying_fields,
     update_delivery,
 )
+from tests.world.employer import employment_item
 from tests.world.orders import (
     REFUSED,
     create_report_with_status,
@@ -36,7 +37,7 @@ from verification.payments.checkouts import PaymentClosed
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.objections import object_to_use
 from verification.privacy.people import fill_further_ids
-from verification.reports.models import Report, StatusChange
+from verification.reports.models import Report, SearchEntry, StatusChange
 from verification.values.local_time import utc_text
 from webhooks.events import envelope
 from webhooks.models import Delivery, Event
@@ -533,6 +534,32 @@ def test_objection_of_an_older_version_counts_once_it_is_filled(api: Api):
 
     problem = api.refused("/reports", {"reports": [person(**PIN_ALONE) | checks]})
     assert problem["errors"][0]["code"] == "consent-required"
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_objection_of_a_person_without_a_number_spares_namesakes(
+    api: Api, is_old: bool
+):
+    theirs = employment_item(idNumber=None, phone="+254712345678")
+    others = [
+        employment_item(idNumber=None, phone="+254712345679"),
+        employment_item(idNumber=None),
+    ]
+    own, *left = [one["id"] for one in api.create(theirs, *others)]
+
+    object_to(api, own)
+    if is_old:
+        # An older version gave them one id.
+        SubjectRequest.objects.update(further_ids=None, subject_id=(shared := uuid4()))
+        Report.objects.update(subject_id=shared)
+        SearchEntry.objects.update(further_ids=None)
+        fill_further_ids()
+
+    assert api.report(own)["restrictedAt"] is not None
+    assert not any(api.report(one)["restrictedAt"] for one in left)
+    problem = api.refused("/reports", {"reports": [*others, theirs]})
+    at = "#/reports/2/consent/obtainedAt"
+    assert error_codes(problem) == {at: "consent-required"}
 
 
 def test_order_reads_objections_by_index(db: None):

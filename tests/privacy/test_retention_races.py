@@ -97,7 +97,7 @@ def test_correction_after_the_erasure_is_answered_by_it(subject: Visitor, api: A
     answer = sent.result(SECONDS)
 
     assert answer.status_code == 303
-    page = subject.browser.get(answer["Location"])
+    page = subject.browser.get(answer["Location"], follow=True)
     assert "Your details were deleted" in page.content.decode()
     assert not Correction.objects.exists()
 
