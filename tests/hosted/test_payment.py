@@ -262,6 +262,19 @@ def test_failed_or_cancelled_payment_can_be_repeated(api: Api):
     assert "You paid KES 250.00" in visitor.reads()
 
 
+def test_payer_who_comes_back_from_another_card_is_not_asked_to_pay_again(api: Api):
+    visitor = create_payer(api)
+    page = visitor.pay()
+    end_sandbox_checkout(visitor.checkout.reference, CheckoutState.FAILED)
+    poll_checkouts(visitor.checkout)
+    assert visitor.checkout.status == "FAILED"
+
+    with time_machine.travel(now() + 2 * MIN_POLL_INTERVAL):
+        assert "We are asking" in visitor.come_back(visitor.choose("lost", page))
+        poll_providers()
+        assert "You paid" in visitor.reload()
+
+
 def test_reopened_link_offers_to_check_the_payment(api: Api):
     visitor = create_payer(api)
     visitor.choose("lost")

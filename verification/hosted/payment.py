@@ -48,6 +48,7 @@ from verification.payments import checkouts as payment_checkouts
 from verification.payments.checkouts import SOURCES_CHANGED, closed_reason
 from verification.payments.links import PaymentNotRenewable, payment_links
 from verification.payments.models import (
+    UNFINISHED_STATUSES,
     Checkout,
     CheckoutStatus,
     DisputeStatus,
@@ -134,9 +135,9 @@ class ProviderReturn:
         """Return whether a poll is under way or about to start."""
         checkout = self.checkout
         # A payer may answer a prompt at the last moment.
-        is_late = checkout.failure == PromptFailure.TIMED_OUT
-        can_change = is_late or checkout.status == CheckoutStatus.OPEN
-        if not (can_change and checkout.next_poll_at):
+        can_change = checkout.failure in {"", PromptFailure.TIMED_OUT}
+        is_unfinished = checkout.status in UNFINISHED_STATUSES
+        if not (can_change and is_unfinished and checkout.next_poll_at):
             return False
         is_due = not self.is_polled or bool(checkout.unanswered)
         return is_due or is_being_polled(checkout)
