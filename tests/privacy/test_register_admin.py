@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import localdate, now
 
-from tests.world.clients import Api, erase, person
+from tests.world.clients import Api, person
 from tests.world.notices import create_report, decline_by_policy
 from tests.world.staff import (
     admin_url,
@@ -190,11 +190,13 @@ def test_review_of_a_decline_is_not_answered_by_hand(api: Api, officer: Client):
 
     assert press_button(officer, "answer", row, **answer) == [NOT_OFFERED]
 
-    # Nobody can decide about an erased report.
-    erase(api, declined.report_id)
+    # Its members cannot decide any more.
+    api.workspace.suspend("Unpaid")
     press_button(officer, "answer", row, **answer)
     row.refresh_from_db()
+    declined.notice.refresh_from_db()
     assert row.answered_at
+    assert declined.notice.reviewed_at
 
 
 def test_list_says_how_many_days_are_left_or_overdue(officer: Client):

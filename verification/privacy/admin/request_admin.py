@@ -31,11 +31,14 @@ from verification.backoffice.model_admin import (
 from verification.backoffice.widgets import Facts, FactsForm, dialog_verb
 from verification.db.ids import filter_by_number, uuid7
 from verification.decisions.cases import reports_in_review
+from verification.decisions.decide import Obstacle, obstacle_of
+from verification.decisions.notices import end_reviews
 from verification.documents.statements import csv_file
 from verification.privacy.joins import candidates
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
 from verification.reports.models import Report
+from verification.reports.status import locked_reports
 from verification.values.clock import now
 from verification.values.formats import escape_formula
 from verification.values.local_time import NAIROBI, format_nairobi, nairobi_text
@@ -273,6 +276,8 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
     def answer(self, request, form, row):
         outcome = Outcome(form.cleaned_data["outcome"])
         reason, change = form.cleaned_data["reason"], f"answered: {outcome.label}"
+        if row.kind == RequestKind.REVIEW and row.report:
+            end_reviews(locked_reports().get(pk=row.report_id), now())
         answer_request(row, outcome, reason=reason)
         self.log_change(request, row, change, verb="answered", reason=reason)
         return f"{row.number} is {change}."
@@ -283,8 +288,8 @@ def _waits_for_client(row):
     return (
         row.kind == RequestKind.REVIEW
         and row.report is not None
-        and row.report.erased_at is None
         and bool(reports_in_review([row.report_id]))
+        and obstacle_of(row.report) in {None, Obstacle.NOT_ENDED}
     )
 
 
