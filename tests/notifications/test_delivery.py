@@ -316,6 +316,7 @@ def test_permanently_refused_address_fails_at_once(mail_server: MailServer):
         (554, "Relay access denied"),
         (550, "5.7.1 Client host rejected"),
         (550, "relay not permitted"),
+        (550, "Administrative prohibition"),
         (553, "not in my list of allowed rcpthosts (#5.7.1)"),
         (530, "Authentication required"),
     ],

@@ -71,9 +71,9 @@ MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
 # Answers about the mailbox or its domain (RFC 5321, RFC 7504), unless their text says
-# that the server relays nothing for this sender, or names its policy (RFC 3463).
+# that the server refuses this sender: by its number (RFC 3463), or in Exim's words.
 MAILBOX_CODES = {550, 551, 553, 556}
-POLICY = re.compile(rb"\b5\.7\.\d|relay", re.IGNORECASE)
+POLICY = re.compile(rb"\b5\.7\.\d|relay|prohibit|authenti", re.IGNORECASE)
 
 
 @job
