@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 from babel.messages.catalog import Catalog
-from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from django.conf import settings
 
@@ -32,14 +31,6 @@ def messages(catalogue: Catalog) -> dict[str, str]:
 def translations() -> dict[str, str]:
     with CATALOGUE.open("rb") as file:
         return messages(read_po(file))
-
-
-def test_compiled_catalogue_is_current() -> None:
-    with CATALOGUE.with_suffix(".mo").open("rb") as file:
-        compiled = messages(read_mo(file))
-
-    # Compile it again with `pybabel compile -d verification/api/locale -D django`.
-    assert compiled == translations()
 
 
 @pytest.mark.parametrize("page", PAGES)

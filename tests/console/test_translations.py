@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import read_mo
 from django.conf import settings
@@ -87,14 +88,16 @@ def marked() -> set[object]:
     return texts
 
 
-def test_compiled_catalogue_is_current():
-    with CATALOGUE.with_suffix(".mo").open("rb") as file:
+@pytest.mark.parametrize("app", ["api", "console", "hosted"])
+def test_compiled_catalogue_is_current(app: str):
+    folder = f"verification/{app}/locale"
+    catalogue = Path(settings.BASE_DIR, folder, "sw/LC_MESSAGES/django.po")
+    with catalogue.with_suffix(".mo").open("rb") as file:
         compiled = by_context(read_mo(file))
-    with CATALOGUE.open("rb") as file:
+    with catalogue.open("rb") as file:
         written = by_context(read_po(file))
 
-    # Compile with `pybabel compile -d verification/console/locale -D django`.
-    assert compiled == written
+    assert compiled == written, f"Compile with `pybabel compile -d {folder} -D django`."
 
 
 def test_catalogue_has_every_text_and_no_other():

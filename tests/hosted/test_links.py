@@ -356,15 +356,6 @@ def test_after_an_edit_to_another_person_the_link_shows_nothing(api, ask):
     assert "This link was replaced" in page, page
 
 
-def test_log_names_no_token(ask, caplog):
-    visitor = ask()
-    visitor.open()
-
-    routes = [getattr(record, "route", None) for record in caplog.records]
-    assert "c/<str:token>" in routes
-    assert token_of(visitor) not in str([record.__dict__ for record in caplog.records])
-
-
 ROW = UUID(int=7)
 KIND = VisitCookie("/c/v/", "hosted.consent", seconds=60)
 

@@ -226,26 +226,6 @@ def test_form_of_70_kb_is_refused(api: Api):
         assert visitor.browser.post(path, large).status_code == 413
 
 
-def test_every_answer_is_private_and_strict(api: Api):
-    visitor = create_payer(api)
-    answers = [
-        visitor.browser.get(visitor.link),
-        visitor.get(),
-        visitor.post("pay"),
-        Client().get("/p/unknown"),
-        Client().get(visitor.page),
-        visitor.browser.get(f"/sandbox/checkout/{visitor.checkout.pk}"),
-        visitor.get(f"back/{visitor.checkout.pk}"),
-    ]
-
-    for answer in answers:
-        assert "default-src 'none'" in answer["Content-Security-Policy"]
-        assert "script-src" not in answer["Content-Security-Policy"]
-        assert answer["Referrer-Policy"] == "same-origin"
-        assert answer["Cache-Control"] == "no-store"
-        assert "noindex" in answer["X-Robots-Tag"]
-
-
 def test_script_runs_only_after_a_return(api: Api):
     visitor = create_payer(api)
     visitor.pay()
@@ -307,15 +287,3 @@ def test_pages_are_in_kiswahili(api: Api):
     poll_providers()
     assert "Umelipa KES 250.00" in visitor.reads()
     assert visitor.checkout.language == "sw"
-
-
-def test_log_names_neither_token_nor_person(api: Api, caplog):
-    visitor = create_payer(api)
-    visitor.choose("pay")
-    poll_providers()
-    visitor.get()
-
-    logged = str([record.__dict__ for record in caplog.records])
-    assert "p/<str:token>" in logged
-    for secret in (visitor.link.removeprefix("/p/"), "Wanjiku", "wanjiku@"):
-        assert secret not in logged

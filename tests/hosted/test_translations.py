@@ -2,7 +2,6 @@ import re
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
-from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from django.conf import settings
 from django.utils.translation import override
@@ -61,14 +60,6 @@ def marked() -> set[object]:
     for module in [*HOSTED.glob("*.py"), Path(finding_words.__file__)]:
         texts |= set(IN_CODE.findall(module.read_text()))
     return texts
-
-
-def test_compiled_catalogue_is_current():
-    with CATALOGUE.with_suffix(".mo").open("rb") as file:
-        compiled = messages(read_mo(file))
-
-    # Compile it by `pybabel compile -d verification/hosted/locale -D django`.
-    assert compiled == translations()
 
 
 def test_catalogue_has_every_text_of_the_pages_and_no_other():

@@ -122,25 +122,25 @@ def test_address_that_is_no_page_of_ours_is_no_link():
     assert "https://hooks.acacia.test/" not in [url for url, _ in reader.links]
 
 
-@pytest.mark.parametrize("name", [HOSTILE, ARABIC, "N" * 200])
 @pytest.mark.parametrize("kind", Kind)
-def test_html_holds_hostile_names(kind: Kind, name: str):
-    context = {
-        key: name
-        for key in (
-            *("requester", "workspace", "company", "purpose", "reason"),
-            *("subjectName", "refereeName", "employer", "by", "name", "wanted"),
-        )
-        if key in CONTEXTS[kind] and CONTEXTS[kind][key] != "FAILING"
-    }
-    letter = write_email(written(kind, BILINGUAL, context=context, sandbox=True))
-    reader = read(letter)
+def test_html_holds_hostile_names(kind: Kind):
+    named = (
+        *("requester", "workspace", "company", "purpose", "reason"),
+        *("subjectName", "refereeName", "employer", "by", "name", "wanted"),
+    )
+    given = CONTEXTS[kind]
+    for name in (HOSTILE, ARABIC, "N" * 200):
+        context = {
+            key: name for key in named if key in given and given[key] != "FAILING"
+        }
+        letter = write_email(written(kind, BILINGUAL, context=context, sandbox=True))
+        reader = read(letter)
 
-    assert len(letter.html.encode()) < 30_000
-    assert not reader.tags & {"script", "img", "link", "form", "iframe"}
-    assert "\u202e" not in letter.html
-    for words in (letter.subject, letter.text):
-        assert not set(words) & set("\u2063\u2068\u2069")
+        assert len(letter.html.encode()) < 30_000
+        assert not reader.tags & {"script", "img", "link", "form", "iframe"}
+        assert "\u202e" not in letter.html
+        for words in (letter.subject, letter.text):
+            assert not set(words) & set("\u2063\u2068\u2069")
 
 
 def test_name_from_right_to_left_does_not_turn_the_sentence():

@@ -11,6 +11,13 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from environs import EnvError
 
+from tests.fakes.companies_house import companies_house as companies_house
+from tests.fakes.gleif import gleif as gleif
+from tests.fakes.kra import kra as kra
+from tests.fakes.metropol import metropol as metropol
+from tests.fakes.opensanctions import opensanctions as opensanctions
+from tests.fakes.prembly import prembly as prembly
+from tests.fakes.smile_id import smile_id as smile_id
 from tests.providers.inquiries import inquiry
 from verification.checks import apps
 from verification.checks.catalogue import CATALOGUE
@@ -20,6 +27,7 @@ from verification.providers.base import (
     ConsentEvidence,
     ProviderError,
     Refused,
+    Unavailable,
 )
 from verification.providers.registry import REFEREE_CHECK, route_for
 from verification.providers.sandbox import CHECKS as CHECKS_OF_SANDBOX
@@ -148,6 +156,28 @@ def test_production_calls_the_source_and_fails_without_it(
     assert error.value.code == "SOURCE_UNAVAILABLE"
     assert connections
     assert "12345678" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("source", "check", "country"),
+    [
+        ("companies_house", "BUSINESS_VERIFICATION", "GB"),
+        ("gleif", "BUSINESS_VERIFICATION", "UG"),
+        ("kra", "KRA_PIN", "KE"),
+        ("metropol", "CRB_SCORE", "KE"),
+        ("opensanctions", "AML_SCREENING", "KE"),
+        ("prembly", "IDENTITY", "KE"),
+        ("smile_id", "IDENTITY", "KE"),
+    ],
+)
+def test_slow_source_times_out(request, monkeypatch, source, check, country):
+    monkeypatch.setattr(f"verification.providers.{source}.SECONDS", 0.2)
+    fake = request.getfixturevalue(source)
+    fake.faults.slow = 0.6
+    asked = inquiry(check, fullName="Ada Obi", country=country, **NUMBERS)
+
+    with pytest.raises(Unavailable, match="in time"):
+        fake.adapter().ask(asked)
 
 
 @pytest.mark.parametrize(

@@ -184,23 +184,6 @@ def test_malformed_answer_raises_an_error(gleif, status, body, failure, told, su
     assert "Acacia" not in error.value.message
 
 
-@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
-def test_faulty_answer_is_unavailable(gleif: FakeGleif, fault: dict[str, Any]):
-    for name, value in fault.items():
-        setattr(gleif.faults, name, value)
-
-    with pytest.raises(Unavailable):
-        finding_of(gleif, **BY_LEI)
-
-
-def test_slow_source_times_out(gleif: FakeGleif, monkeypatch):
-    monkeypatch.setattr("verification.providers.gleif.SECONDS", 0.2)
-    gleif.faults.slow = 0.6
-
-    with pytest.raises(Unavailable, match="in time"):
-        finding_of(gleif, **BY_LEI)
-
-
 def test_digits_of_an_lei_are_checked():
     assert is_lei(ACACIA)
     assert is_lei(BARAKA)

@@ -241,20 +241,10 @@ def test_catalogue_is_cached_for_a_minute(opensanctions: FakeOpenSanctions):
     assert len(opensanctions.requests) == 3 + 1
 
 
-@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
-def test_faulty_answer_is_unavailable(opensanctions, fault: dict[str, Any]):
-    for name, value in fault.items():
-        setattr(opensanctions.faults, name, value)
+def test_faulty_answer_is_unavailable(opensanctions):
+    opensanctions.faults.status = 500
 
     with pytest.raises(Unavailable):
-        finding_of(opensanctions)
-
-
-def test_slow_source_times_out(opensanctions, monkeypatch):
-    monkeypatch.setattr("verification.providers.opensanctions.SECONDS", 0.2)
-    opensanctions.faults.slow = 0.6
-
-    with pytest.raises(Unavailable, match="in time"):
         finding_of(opensanctions)
 
 

@@ -297,23 +297,6 @@ def test_wrong_credentials_are_refused_without_repeating_them(prembly: FakePremb
     assert "another" not in error.value.message
 
 
-@pytest.mark.parametrize("fault", [{"status": 500}, {"html": True}, {"half": True}])
-def test_faulty_answer_is_unavailable(prembly: FakePrembly, fault: dict[str, Any]):
-    for name, value in fault.items():
-        setattr(prembly.faults, name, value)
-
-    with pytest.raises(Unavailable):
-        finding_of(prembly)
-
-
-def test_slow_source_times_out(prembly: FakePrembly, monkeypatch):
-    monkeypatch.setattr("verification.providers.prembly.SECONDS", 0.2)
-    prembly.faults.slow = 0.6
-
-    with pytest.raises(Unavailable, match="in time"):
-        finding_of(prembly)
-
-
 @pytest.mark.parametrize(
     ("check", "subject"),
     [

@@ -205,10 +205,10 @@ def test_number_6_answers_after_20_seconds_without_sleeping(
 @EVERY_CHECK
 def test_number_7_differs_between_runs(entry: Entry, kind: str) -> None:
     runs = [
-        ask(entry.name, subject_of(kind, 7), reference=f"run-{n}") for n in range(500)
+        ask(entry.name, subject_of(kind, 7), reference=f"run-{n}") for n in range(60)
     ]
 
-    assert len({finding.response_digest for finding in runs}) == 500
+    assert len({finding.response_digest for finding in runs}) == 60
     assert {RiskLevel.of(finding.score) for finding in runs} == {
         "LOW",
         "MEDIUM",
@@ -258,7 +258,7 @@ def test_other_numbers_are_clear_and_stable(entry: Entry, kind: str) -> None:
 
 @EVERY_CHECK
 def test_every_other_number_is_low_risk(entry: Entry, kind: str) -> None:
-    for n in range(300):
+    for n in range(30):
         subject = subject_of(
             kind, idNumber=str(n), kraPin=f"A{n}", registrationNumber=f"PVT-{n}"
         )

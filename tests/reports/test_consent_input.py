@@ -51,14 +51,6 @@ def test_hosted_consent_link_lasts_14_days(api: Api):
     assert api.get(f"/reports/{report['id']}/consent/state").json() == state
 
 
-def test_each_report_has_its_own_link(api: Api):
-    items = [{**person(), "consent": HOSTED}] * 120
-
-    urls = {created["consentState"]["consentUrl"] for created in api.create(*items)}
-
-    assert len(urls) == 120
-
-
 def test_hosted_consent_accepts_only_its_mode(api: Api):
     others = {**ATTESTED, "evidenceReference": "F-1"}
     del others["mode"]

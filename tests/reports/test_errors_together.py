@@ -90,17 +90,6 @@ def test_one_faulty_report_creates_none(api: Api):
     assert count_rows() == before
 
 
-def test_answer_is_in_the_order_of_the_request(api: Api):
-    items = [company(fullName=f"Company {n}") for n in range(120)]
-
-    reports = api.create(*items)
-
-    assert len(reports) == 120
-    for number in (0, 1, 57, 119):
-        report = api.report(reports[number]["id"])
-        assert report["subject"]["fullName"] == f"Company {number}"
-
-
 def test_pointer_escapes_special_characters(api: Api):
     assert fault_codes(api, with_value(company(), "a~b c%é", 1)) == {
         "a~0b%20c%25%C3%A9": "unknown-member"

@@ -94,13 +94,17 @@ def test_launch_of_a_draft_records_no_second_creation(api: Api):
     assert event_names(report["id"]) == [CREATED, COMPLETED, COMPLETED, "report.ready"]
 
 
-def test_each_report_of_a_batch_is_recorded(api: Api):
-    reports = api.create(*[company(fullName=f"Company {n}") for n in range(120)])
+def test_each_report_of_an_order_has_its_place_link_and_event(api: Api):
+    items = [{**company(fullName=f"Company {n}"), "consent": HOSTED} for n in range(60)]
 
+    reports = api.create(*items)
+
+    assert len({one["consentState"]["consentUrl"] for one in reports}) == 60
+    for number in (0, 1, 29, 59):
+        report = api.report(reports[number]["id"])
+        assert report["subject"]["fullName"] == f"Company {number}"
     created = Event.objects.filter(name=CREATED)
-    assert {event.report_id.hex for event in created} == {
-        one["id"].replace("-", "") for one in reports
-    }
+    assert {str(event.report_id) for event in created} == {one["id"] for one in reports}
     for event in created[:3]:
         assert event.payload["reportId"] == str(event.report_id)
 
