@@ -21,6 +21,7 @@ from tests.world.decisions import (
 )
 from tests.world.packages import by_package, create_package
 from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckResult
 from verification.console.base import member_name
 from verification.decisions.case_list import QueueFilters, list_case_ids
 from verification.decisions.models import Case, CaseNote, Decision
@@ -477,22 +478,24 @@ def test_clear_cases_that_the_filter_shows_are_approved_together(
 ):
     clear = [create_case(api, f"1111111{n}") for n in (1, 4, 6)]
     flagged = create_case(api, ADVERSE)
+    unscored = create_case(api, "33333333")
+    CheckResult.objects.filter(report=unscored).update(score=None)
     taken = create_case(api, "22222222")
     Officer(api).take(taken)
 
     html = approve_page(owner, all="on")
 
     assert "Approve 3 reports?" in html
-    assert "2 are left out" in html
+    assert "3 are left out" in html
     assert "<b>1</b> A colleague has taken them." in html
-    assert "<b>1</b> They have findings to look at, or no low risk." in html
+    assert "<b>2</b> They have findings to look at, or no low risk." in html
     assert not Decision.objects.exists()
     said = owner.messages_after("queue-approve", confirmed(html))
     assert said == ["Approved: 3."]
     made = Decision.objects.all()
     assert {str(one.report_id) for one in made} == set(clear)
     assert {one.made_by_user for one in made} == {owner.member.user_id}
-    assert set(shown(owner)) == {flagged, taken}
+    assert set(shown(owner)) == {flagged, unscored, taken}
     assert AuditEvent.objects.filter(action="decision.made").count() == 3
     again = owner.messages_after("queue-approve", confirmed(html))
     assert again == ["Approved: 0. Decided already: 3."]

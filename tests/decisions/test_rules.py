@@ -231,6 +231,18 @@ def test_completed_check_without_a_score_leaves_the_score_open():
     assert outcome(stored, APPROVE) == Outcome("REVIEW", unanswered=(1,))
 
 
+@pytest.mark.parametrize("check", ["KRA_PIN", None])
+@pytest.mark.parametrize("comparison", ["IS", "IS_NOT"])
+def test_completed_check_without_a_score_leaves_absent_flags_open(check, comparison):
+    unscored = CheckFacts("COMPLETED", None, frozenset({"NAME_NOT_COMPARED"}))
+    stored = facts(IDENTITY=LOW, KRA_PIN=unscored)
+    asked = {"fact": "flag", "comparison": comparison, "check": check}
+
+    assert answer(stored, value="NAME_MISMATCH", **asked) == "unknown"
+    known = "yes" if comparison == "IS" else "no"
+    assert answer(stored, value="NAME_NOT_COMPARED", **asked) == known
+
+
 def test_outcome_that_hangs_on_an_outage_is_a_review():
     """An earlier rule without an answer could have decided otherwise."""
     poor = condition("creditScore", "BELOW", 400, "CRB_SCORE")

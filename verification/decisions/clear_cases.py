@@ -1,8 +1,9 @@
 """Clear cases: reports without a finding to look at, which a member approves together.
 
 A case is clear if its report is ready, its risk is low, all its checks were completed
-without a flag, and it has no disputed finding, proposal or decision. `decide` approves
-each report with its own record; cases that are no longer clear are left out.
+with a score and without a flag, and it has no disputed finding, proposal or decision.
+`decide` approves each report with its own record; cases that are no longer clear are
+left out.
 """
 
 from __future__ import annotations
@@ -147,4 +148,4 @@ def _obstacle(case: Any, member: Member) -> Unclear | None:
 
 def _is_clean(facts: Facts) -> bool:
     flags = (one.flags for one in facts.checks.values())
-    return facts.are_flags_complete and not any(flags)
+    return facts.is_complete and not any(flags)

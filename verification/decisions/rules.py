@@ -393,7 +393,9 @@ def _is(condition: Condition, facts: Facts) -> bool | None:
         case Fact.FLAG:
             if value is None or condition.value in value:
                 return None if value is None else True
-            is_known = condition.check is not None or facts.are_flags_complete
+            # A check without a score left something open, perhaps this flag.
+            check = facts.checks.get(condition.check or "")
+            is_known = check.score is not None if check else facts.is_complete
             return False if is_known else None
         case Fact.LEVEL:
             if value is None:
