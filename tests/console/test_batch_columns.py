@@ -343,6 +343,16 @@ def test_same_person_twice_is_found_beside_other_faults(sender):
     ]
 
 
+def test_same_name_alone_twice_is_found(admin):
+    CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+    sender = Sender(admin, choice("AML_SCREENING"))
+    rows = [["Wanjiku Kamau", "0712 345 678"], *[["Wanjiku Kamau", ""]] * 2]
+
+    page = sender.send(people(*rows, headings=["Full name", "Phone"]))
+
+    assert faults(page) == ["Row 4, Full name: The same as in row 3"]
+
+
 def test_rows_of_a_colleague_are_not_mended(sender, owner):
     sender.upload(people(*FAULTY))
 

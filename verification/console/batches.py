@@ -487,7 +487,8 @@ def _find_repeats(
     rows, numbers = judged.rows, judged.rows.column_numbers
     wrong, earlier = judged.faulty_numbers, dict[UUID, int]()
     for row, order in zip(asked, quote.orders, strict=True):
-        subject = order.subject.in_workspace(*client.where).id
+        # The same id for all rows with one name and nothing else
+        subject = order.subject.in_workspace(*client.where, client.workspace.pk).id
         if row.line.number in wrong:
             continue
         if subject not in earlier:
