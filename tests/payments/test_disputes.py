@@ -24,7 +24,7 @@ from tests.world.payments import (
     poll_checkouts,
     send_event,
 )
-from tests.world.refunds import GRACE, create_refund
+from tests.world.refunds import GRACE, WANGARI, create_refund
 from tests.world.refunds import paystack_api as paystack_api
 from tests.world.refunds import send_waiting_refunds as send_refunds
 from tests.world.staff import superuser as superuser
@@ -36,7 +36,9 @@ from verification.payments.models import Checkout, Dispute, Refund
 from verification.payments.reconciliation import reconcile_yesterday
 from verification.payments.refunds import (
     NotRefundable,
+    approve_refund,
     record_refund_elsewhere,
+    reject_refund,
     resolve_review_flags,
 )
 from verification.payments.registry import provider_named
@@ -248,6 +250,24 @@ def test_reconciliation_finds_a_dispute_that_holds_too_little(
 
     checkout.refresh_from_db()
     assert (checkout.disputed, checkout.refundable) == (500, 0)
+
+
+def test_refund_of_money_that_was_disputed_meanwhile_is_not_approved(
+    taker: CheckoutServer, live_api: Api, settings: Any
+):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    checkout = topped_up(live_api, taker)
+    refund = create_refund(checkout)
+    taker.dispute(checkout.reference)
+    send_event(taker)
+    poll_checkouts(checkout)
+
+    with pytest.raises(NotRefundable, match="disputes"):
+        approve_refund(refund.pk, by=WANGARI)
+
+    reject_refund(refund.pk, by=WANGARI)
+    poll_checkouts(checkout)
+    assert (checkout.refunded, checkout.disputed) == (0, 500)
 
 
 def test_dispute_is_polled_again_when_the_provider_does_not_list_it(

@@ -133,10 +133,14 @@ def _is_refundable_amount(amount: Decimal, most: Decimal) -> bool:
 def approve_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
     """Approve a requested refund.
 
-    Raises NotRefundable if the requester approves it, or if it has a decision already.
+    Raises NotRefundable if the requester approves it, if it has a decision already, or
+    if the payer's bank may take the money as well.
     """
     refund = lock_refund(refund_id)
     record_approval(refund, by, NotRefundable)
+    disputes = refund.checkout.disputes.exclude(status=DisputeStatus.WON)
+    if disputes.filter(held_amount__lt=F("amount")).exists():
+        raise NotRefundable("The payer disputes this money at their bank: reject it.")
     _approve(refund)
     return refund
 
