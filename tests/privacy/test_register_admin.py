@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.timezone import localdate, now
 
 from tests.world.clients import Api, person
+from tests.world.decisions import Officer
 from tests.world.notices import create_report, decline_by_policy
 from tests.world.staff import (
     admin_url,
@@ -28,6 +29,8 @@ from verification.backoffice.model_admin import SENT_BEFORE
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.widgets import NOT_OFFERED
 from verification.db.ids import uuid7
+from verification.decisions.models import Case
+from verification.notifications.models import Kind, Notification
 from verification.privacy.models import (
     Correction,
     Disclosure,
@@ -37,7 +40,7 @@ from verification.privacy.models import (
     SubjectRequest,
 )
 from verification.privacy.requests import AlreadyAnswered, answer_request
-from verification.privacy.reviews import request_review
+from verification.privacy.reviews import answer_reviews, request_review
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
 from workspaces.models import Workspace
@@ -95,6 +98,25 @@ def test_officer_enters_a_request_that_came_by_letter(officer: Client, report: R
     assert row.requested_by == "staff wairimu"
     event = AuditEvent.objects.get(action="subject-request.created")
     assert (event.object_id, event.actor) == (str(row.pk), "wairimu")
+
+
+def test_review_that_came_by_letter_enters_the_queue_of_the_client(
+    api: Api, officer: Client
+):
+    declined = decline_by_policy(api, create_report(api))
+    came = str(localdate(timezone=NAIROBI) - DAY)
+
+    enter(officer, kind="REVIEW", report=declined.report.number, received_on=came)
+
+    row = SubjectRequest.objects.get()
+    assert (row.origin, row.details["request"]) == ("STAFF", TYPED["text"])
+    case = Case.objects.get()
+    assert (case.cause, case.due_at) == ("REQUESTED", row.due_at)
+    declined.notice.refresh_from_db()
+    assert declined.notice.review_asked_at
+    Officer(api).decide(declined.report_id, "APPROVED", replaces=declined.pk)
+    answer_reviews(declined.report_id)
+    assert Notification.objects.filter(kind=Kind.REVIEW_ANSWER).exists()
 
 
 def test_request_without_a_client_has_none(officer: Client):

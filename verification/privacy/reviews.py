@@ -6,6 +6,7 @@ approval or decline of the report answers it, or the end of a decline that waits
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -26,27 +27,36 @@ from verification.values.clock import now
 
 
 @transaction.atomic
-def request_review(notice_id: UUID) -> None:
-    """Ask for a review, for the subject; a second time changes nothing."""
+def request_review(
+    notice_id: UUID,
+    origin: Origin = Origin.SUBJECT,
+    by: str = SUBJECT_ACTOR,
+    **entry: Any,
+) -> SubjectRequest | None:
+    """Ask for a review, for the subject; a second time changes nothing.
+
+    `entry` is more for the register. Returns None if no review can be requested.
+    """
     report_id = AdverseNotice.objects.values_list("report_id", flat=True)
     report = locked_reports().get(pk=report_id.get(pk=notice_id))
     notice = AdverseNotice.objects.select_for_update(no_key=True).get(pk=notice_id)
     if report.erased_at or not notice.can_be_reviewed:
-        return
+        return None
     if successor_of(notice.decision):
         # The client has already made a new decision.
-        return
+        return None
     at = now()
     notice.review_asked_at = at
     notice.save(update_fields=["review_asked_at"])
     fact = NoticeFact(notice=notice, kind=FactKind.REVIEW_ASKED, at=at)
     NoticeFact.objects.bulk_create([fact], ignore_conflicts=True)
     request = open_request(
-        RequestKind.REVIEW, Origin.SUBJECT, requested_by=SUBJECT_ACTOR, report=report
+        RequestKind.REVIEW, origin, requested_by=by, report=report, **entry
     )
     open_case(report, CaseCause.REQUESTED, due_at=request.due_at)
-    record_note(report, "review by a person asked for", SUBJECT_ACTOR, at)
+    record_note(report, "review by a person asked for", by, at)
     Report.objects.filter(pk=report.pk).update(updated_at=at)
+    return request
 
 
 @job
@@ -72,9 +82,11 @@ def answer_reviews(report_id: str) -> None:
 def _answer(report: Report, request: SubjectRequest) -> list[OutgoingMessage]:
     """Return the messages that say where the answer is."""
     notice = report.notices.filter(reviewed_at__isnull=False).order_by("-pk").first()
-    is_newer = report.notices.filter(created_at__gte=request.received_at).exists()
+    if notice is None:
+        return []
+    newer = report.notices.filter(created_at__gte=notice.review_asked_at)
     # The notice of a new decline says it.
-    if notice is None or is_newer or not (link := link_of(report, now())):
+    if newer.exists() or not (link := link_of(report, now())):
         return []
     context = {**report.workspace.requester.message_context, **link}
     return messages_to(

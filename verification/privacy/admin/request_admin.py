@@ -37,6 +37,7 @@ from verification.documents.statements import csv_file
 from verification.privacy.joins import candidates
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
+from verification.privacy.reviews import request_review
 from verification.reports.models import Report
 from verification.reports.status import locked_reports
 from verification.values.clock import now
@@ -132,15 +133,24 @@ class RequestForm(forms.ModelForm):
         typed, received_at = self.cleaned_data, now()
         if typed["received_on"] != localdate():
             received_at = datetime.combine(typed["received_on"], time(), NAIROBI)
+        kind, report = RequestKind(typed["kind"]), typed["report"]
+        entry = {
+            "details": {"request": typed["text"]},
+            "received_at": received_at,
+            "request_id": typed["page"],
+        }
+        if kind == RequestKind.REVIEW and report:
+            for notice in report.notices.order_by("-pk"):
+                asked = request_review(notice.pk, Origin.STAFF, by.name, **entry)
+                if asked:
+                    return asked
         return open_request(
-            RequestKind(typed["kind"]),
+            kind,
             Origin.STAFF,
             requested_by=by.name,
-            report=typed["report"],
+            report=report,
             workspace=typed["workspace"],
-            details={"request": typed["text"]},
-            received_at=received_at,
-            request_id=typed["page"],
+            **entry,
         )
 
 
