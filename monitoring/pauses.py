@@ -20,6 +20,7 @@ from monitoring.models import (
     locked_rules,
 )
 from monitoring.rules import find_run_obstacle, price_of, read_new_attestation
+from verification.backoffice import audit
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
 from verification.db.ids import number_of_id, uuid7
@@ -154,9 +155,10 @@ def _pause_for_subject(rule_ids: Collection[UUID], reason: PauseReason) -> None:
 
 
 @transaction.atomic
-def pause_for_client(client: Client, rule_id: UUID) -> Rule:
+def pause_for_client(client: Client, rule_id: UUID, actor: audit.Actor) -> Rule:
     rule = lock_rule(client, rule_id)
     if pause([rule], PauseReason.BY_CLIENT):
+        audit.record("rule.paused", actor, rule)
         rule.refresh_from_db()
     return rule
 
@@ -178,7 +180,11 @@ def pause_for_staff(rule_id: UUID) -> bool:
 
 @transaction.atomic
 def resume_for_client(
-    client: Client, rule_id: UUID, consent: ConsentInput | None, definitions: Catalogue
+    client: Client,
+    rule_id: UUID,
+    consent: ConsentInput | None,
+    definitions: Catalogue,
+    actor: audit.Actor,
 ) -> Rule:
     """Resume a rule: a missed run is made at once, and the next at its time.
 
@@ -193,7 +199,10 @@ def resume_for_client(
     if consent is not None:
         rule.consent = read_new_attestation(rule, consent, definitions)
         rule.consent_withdrawn_at = None
+    was_active = rule.is_active
     _resume(rule, definitions)
+    if not was_active:
+        audit.record("rule.resumed", actor, rule)
     return rule
 
 
@@ -261,9 +270,11 @@ def _require_resolved(rule: Rule, definitions: Catalogue) -> None:
 
 
 @transaction.atomic
-def delete_rule(client: Client, rule_id: UUID) -> None:
+def delete_rule(client: Client, rule_id: UUID, actor: audit.Actor) -> None:
     """Delete a rule. Its reports and alerts stay; a current run raises no alert."""
-    lock_rule(client, rule_id).delete()
+    rule = lock_rule(client, rule_id)
+    audit.record("rule.deleted", actor, rule)
+    rule.delete()
 
 
 def schedule_message(reason: PauseReason, at: datetime) -> None:

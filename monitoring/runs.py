@@ -44,6 +44,7 @@ from monitoring.rules import (
     set_subject,
     set_terms,
 )
+from verification.backoffice import audit
 from verification.checks.packages import packages_of
 from verification.db.base import run_sql
 from verification.db.bulk_insert import Row, Rows
@@ -99,7 +100,9 @@ class RunRefused(Exception):
 
 
 @transaction.atomic
-def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
+def create_rule(
+    client: Client, request: RuleRequest, order: Order, actor: audit.Actor
+) -> Rule:
     """Create a rule and its first run, which is the baseline.
 
     Raises InsufficientBalance when a prepaid workspace cannot pay for that run,
@@ -134,6 +137,7 @@ def create_rule(client: Client, request: RuleRequest, order: Order) -> Rule:
         return [Rows(Rule, [rule]), Rows(Run, [run])]
 
     create_batches([(client, [first])], more_rows)
+    audit.record("rule.created", actor, rule)
     return rule
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from verification.backoffice import audit
 from verification.db import breaker
 from verification.db.base import run_sql
 from verification.jobs.names import JobName
@@ -44,11 +45,13 @@ def configure(
     enabled: bool,
     events: Iterable[str],
     secret: str | None,
-) -> tuple[Configuration, bool]:
-    """Create or replace the configuration. Returns it, and whether it was created.
+    actor: audit.Actor,
+) -> Configuration:
+    """Create or replace the configuration.
 
     Without a new secret the present one stays. A replacement resets the failures and
-    the breaker. An enabled configuration gets the deliveries that have waited.
+    the breaker. An enabled configuration gets the deliveries that have waited. The
+    audit trail names the fields that have changed.
     """
     at = now()
     _lock_configuration(workspace_id, environment, alone=True)
@@ -60,19 +63,21 @@ def configure(
     before = found.secret if found else None
     if before is None and secret is None:
         raise SecretRequired
+    given = {"url": url, "enabled": enabled, "enabled_events": list(events)}
+    changed = [n for n in given if not found or getattr(found, n) != given[n]]
     if secret is not None and secret != before:
+        changed.append("secret")
         if before is not None:
             configuration.previous_secret = before
             configuration.previous_secret_ends_at = at + SECRET_OVERLAP
         configuration.secret = secret
-    configuration.url, configuration.enabled = url, enabled
-    configuration.enabled_events, configuration.updated_at = list(events), at
-    for name, value in HEALTHY_STATE.items():
+    for name, value in {**given, **HEALTHY_STATE, "updated_at": at}.items():
         setattr(configuration, name, value)
     configuration.save()
+    audit.record("configuration.changed", actor, configuration, fields=changed)
     if enabled:
         schedule_job(JobName.SEND_DELIVERIES)
-    return configuration, found is None
+    return configuration
 
 
 @transaction.atomic
@@ -93,12 +98,13 @@ def simulate_answers(workspace_id: UUID, answer: SimulatedAnswer, times: int) ->
 
 
 @transaction.atomic
-def remove(workspace_id: UUID, environment: str) -> None:
+def remove(workspace_id: UUID, environment: str, actor: audit.Actor) -> None:
     """Delete the configuration and fail the deliveries that wait for it.
 
     Deliveries and their attempts stay readable. Raises NotConfigured.
     """
     configuration = get_configuration(workspace_id, environment, alone=True)
+    audit.record("configuration.removed", actor, configuration)
     while not _remove_unless_busy(configuration):
         pass
 

@@ -19,8 +19,9 @@ from tests.world.decisions import (
     decide,
     deciding_api,
 )
+from tests.world.deliveries import SECRET, URL
 from tests.world.members import create_member
-from tests.world.rules import raise_alert, top_up_account
+from tests.world.rules import create_rule, raise_alert, top_up_account
 from verification.api import export_kinds
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.backoffice.models import AuditEvent
@@ -28,6 +29,7 @@ from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
 from verification.privacy.models import Disclosure
 from verification.reports.models import Report
+from webhooks.models import Delivery
 from workspaces.models import Scope
 
 KINDS = ["reports", "results", "decisions", "alerts", "audit-trail"]
@@ -256,6 +258,44 @@ def test_export_is_in_the_audit_trail(api):
     assert started.reason == f"reports, {today} to {today}, jsonl, in full"
     assert ended.reason == f"{started.reason}, 2 rows"
     assert started.request_id == ended.request_id != ""
+
+
+def test_acts_of_a_key_are_in_the_audit_trail(api):
+    api = deciding_api(api)
+    rule = f"/monitoring/{create_rule(api)['id']}"
+    for _ in range(2):
+        api.post(f"{rule}/pause")
+    for _ in range(2):
+        api.post(f"{rule}/resume", {})
+    api.delete(rule)
+    receiver = {"url": URL, "enabled": True, "enabledEvents": ["report.created"]}
+    for changes in ({"secret": SECRET}, {}, {"secret": "another-secret-of-16"}):
+        answer = api.post("/webhooks/config", {**receiver, **changes})
+        assert answer.status_code == 200, answer.content
+    report = create_ready_report(api)
+    delivery = Delivery.objects.get(event__report_id=report)
+    api.post(f"/webhooks/deliveries/{delivery.pk}/redeliver")
+    api.post("/webhooks/recover", {"since": f"{now():%Y-%m-%dT%H:%M:%SZ}"})
+    api.delete("/webhooks/config")
+    decide(api, report, APPROVE)
+
+    found = AuditEvent.objects.order_by("id")
+    assert list(found.values_list("action", "fields")) == [
+        ("rule.created", []),
+        ("rule.paused", []),
+        ("rule.resumed", []),
+        ("rule.deleted", []),
+        ("configuration.changed", ["url", "enabled", "enabled_events", "secret"]),
+        ("configuration.changed", []),
+        ("configuration.changed", ["secret"]),
+        ("delivery.redelivered", []),
+        ("deliveries.recovered", []),
+        ("configuration.removed", []),
+        ("decision.made", []),
+    ]
+    for event in found:
+        assert (event.actor_kind, event.actor) == ("KEY", str(api.key)), event.action
+        assert (event.workspace_id, event.address) == (api.workspace.pk, "127.0.0.1")
 
 
 def test_export_that_its_client_left_is_in_the_audit_trail(api, monkeypatch):

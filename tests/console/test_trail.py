@@ -120,6 +120,7 @@ def test_actions_on_rules_webhooks_and_workspace_are_recorded(owner, api):
         "rule.resumed",
         "configuration.changed",
         "configuration.removed",
+        "configuration.changed",
         "delivery.redelivered",
         "workspace.closed",
     ]

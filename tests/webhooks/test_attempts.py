@@ -95,6 +95,7 @@ def test_current_claim_counts_when_two_are_recorded_together(
     let_time_pass()
     (present,) = claim(1)
     failed = Answer(500, "", "", 3, None)
+    caplog.clear()
     record_attempts([(late, now(), failed), (present, now(), OK)])
     assert (delivery_statuses(), attempt_results()) == (
         {"DELIVERED": 1},

@@ -7,11 +7,11 @@ from django.utils.timezone import now
 from tests.world.clients import Api
 from tests.world.deliveries import (
     SECRET,
-    URL,
     configure_receiver,
     delivery_statuses,
     record_delivery,
     record_events,
+    remove_receiver,
     retrying_fields,
     update_delivery,
 )
@@ -24,7 +24,7 @@ from tests.world.threads import (
 )
 from tests.world.waiting import until
 from verification.jobs.models import Job
-from webhooks.configuration import NotConfigured, SecretRequired, configure, remove
+from webhooks.configuration import NotConfigured, SecretRequired
 from webhooks.models import Configuration, Delivery
 
 ANOTHER = "another-secret-of-16"
@@ -62,14 +62,6 @@ def test_each_environment_has_one_configuration(api: Api, live_api: Api):
     assert again.updated_at > first.updated_at
     assert again.created_at == first.created_at
     assert only(live_api).url == "https://live.acacia.test/"
-
-
-def test_configure_returns_whether_it_created(api: Api):
-    fields = {"url": URL, "enabled": True, "events": [], "secret": SECRET}
-
-    told = [configure(api.workspace.pk, "sandbox", **fields)[1] for _ in range(2)]
-
-    assert told == [True, False]
 
 
 def test_first_configuration_needs_a_secret(api: Api):
@@ -162,7 +154,7 @@ def test_removal_fails_waiting_deliveries_and_keeps_others(api: Api):
         delivered, status="DELIVERED", next_attempt_at=None, delivered_at=now()
     )
 
-    remove(api.workspace.pk, "sandbox")
+    remove_receiver(api.workspace)
 
     assert not Configuration.objects.exists()
     for delivery in (pending, leased):
@@ -179,7 +171,7 @@ def test_removal_leaves_the_other_environment_alone(api: Api, live_api: Api):
     configure_receiver(live_api.workspace, environment="production")
     theirs = record_delivery(live_api)
 
-    remove(api.workspace.pk, "sandbox")
+    remove_receiver(api.workspace)
 
     theirs.refresh_from_db()
     assert (theirs.status, theirs.configuration) == ("PENDING", only(live_api))
@@ -187,17 +179,17 @@ def test_removal_leaves_the_other_environment_alone(api: Api, live_api: Api):
 
 def test_second_removal_raises_not_configured(api: Api):
     configure_receiver(api.workspace)
-    remove(api.workspace.pk, "sandbox")
+    remove_receiver(api.workspace)
 
     with pytest.raises(NotConfigured):
-        remove(api.workspace.pk, "sandbox")
+        remove_receiver(api.workspace)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_many_requests_at_once_create_one_configuration(transactional_db, api: Api):
     def either(number: int):
         if number % 4 == 3:
-            return remove(api.workspace.pk, "sandbox")
+            return remove_receiver(api.workspace)
         return configure_receiver(api.workspace, url=f"https://n{number}.acacia.test/")
 
     for _ in range(5):
@@ -211,7 +203,7 @@ def test_many_requests_at_once_create_one_configuration(transactional_db, api: A
 def test_configuration_removed_meanwhile_is_not_found(transactional_db, api: Api):
     configure_receiver(api.workspace)
 
-    with uncommitted(lambda: remove(api.workspace.pk, "sandbox")):
+    with uncommitted(lambda: remove_receiver(api.workspace)):
         again = start_and_block(lambda: api.delete("/webhooks/config"))
 
     assert again.result().status_code == 404
@@ -222,7 +214,7 @@ def test_event_is_recorded_during_a_removal(transactional_db, api: Api):
     configure_receiver(api.workspace)
 
     with uncommitted(lambda: record_delivery(api)):
-        removal = start_and_block(lambda: remove(api.workspace.pk, "sandbox"))
+        removal = start_and_block(lambda: remove_receiver(api.workspace))
     removal.result()
 
     delivery = Delivery.objects.get()
@@ -239,7 +231,7 @@ def test_removal_waits_for_no_delivery_while_it_has_the_configuration(
     with ExitStack() as held:
         with uncommitted(lambda: record_delivery(api)):
             # It waits for the event, which needs the configuration.
-            removal = start_and_block(lambda: remove(api.workspace.pk, "sandbox"))
+            removal = start_and_block(lambda: remove_receiver(api.workspace))
             (later,) = record_events(api.workspace)
             held.enter_context(uncommitted(lambda: rows.get(pk=later)))
         until(lambda: count_waiting() == 1)

@@ -10,11 +10,12 @@ from tests.world.deliveries import (
     configure_receiver,
     ended_fields,
     record_delivery,
+    remove_receiver,
     retrying_fields,
     update_delivery,
 )
 from tests.world.threads import SECONDS, start_and_block, uncommitted
-from webhooks.configuration import NotConfigured, remove
+from webhooks.configuration import NotConfigured
 from webhooks.models import Configuration, Delivery, Event
 from webhooks.redelivery import (
     ConfigurationDisabled,
@@ -80,7 +81,7 @@ def test_leased_delivery_is_left_alone(api: Api):
 def test_redelivery_goes_to_the_present_configuration(api: Api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api)
-    remove(api.workspace.pk, "sandbox")
+    remove_receiver(api.workspace)
     present = configure_receiver(api.workspace)
 
     again(api, delivery)
@@ -92,7 +93,7 @@ def test_redelivery_goes_to_the_present_configuration(api: Api):
 def test_redelivery_is_refused_without_a_configuration(api: Api):
     configure_receiver(api.workspace)
     delivery = record_delivery(api)
-    remove(api.workspace.pk, "sandbox")
+    remove_receiver(api.workspace)
     before = as_it_is(delivery)
 
     with pytest.raises(NotConfigured):

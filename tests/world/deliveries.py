@@ -9,9 +9,10 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from tests.world.clients import Api, person
+from verification.backoffice import audit
 from verification.db.bulk_insert import insert
 from verification.values.shapes import Shape
-from webhooks.configuration import configure
+from webhooks.configuration import configure, remove
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Attempt, Configuration, Delivery, Event
 from workspaces.models import Workspace
@@ -24,8 +25,13 @@ ALL_EVENTS = [name for name in Event.Name.values if name != "webhook.test"]
 def configure_receiver(
     workspace: Workspace, url: str = URL, environment: str = "sandbox", **changes: Any
 ) -> Configuration:
-    fields = {"enabled": True, "events": ALL_EVENTS, "secret": SECRET, **changes}
-    return configure(workspace.pk, environment, url=url, **fields)[0]
+    given = {"enabled": True, "events": ALL_EVENTS, "secret": SECRET}
+    fields = {**given, "actor": audit.SERVICE, **changes}
+    return configure(workspace.pk, environment, url=url, **fields)
+
+
+def remove_receiver(workspace: Workspace) -> None:
+    remove(workspace.pk, "sandbox", audit.SERVICE)
 
 
 def record_delivery(api: Api, **fields: Any) -> Delivery:

@@ -71,7 +71,7 @@ class AuditEventBody(Shape):
     reason: str
     request_id: str
     address: str | None
-    """The network address of a member."""
+    """The network address of a member or key."""
     created_at: Timestamp
 
     @classmethod

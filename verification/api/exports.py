@@ -22,7 +22,6 @@ from pydantic import Field
 from rest_framework.decorators import action
 from rest_framework.request import Request
 
-from verification.api.authentication import key_of
 from verification.api.content import JSON_LINES, JsonOnlyNegotiation, to_json
 from verification.api.export_kinds import (
     ALERTS,
@@ -41,14 +40,13 @@ from verification.api.operations import OperationViewSet, operation
 from verification.api.problems import wrong_member
 from verification.api.report_shapes import DecisionBody, ReportBody
 from verification.backoffice import audit
-from verification.backoffice.models import ActorKind
 from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import Channel
 from verification.values import formats
 from verification.values.clock import now
 from verification.values.formats import escape_formula
 from verification.values.shapes import Shape, enumeration
-from verification.web.request import client_address, current_request_id, request_id
+from verification.web.request import current_request_id, request_id
 from workspaces.models import Client, Environment, Scope, Workspace
 
 MAX_DAYS = 366
@@ -281,6 +279,7 @@ class ExportViewSet(OperationViewSet):
     def audit_trail(self, request: Request) -> ExportResponse:
         """Export what members, keys and our staff did in your workspace in a period.
 
+        What a key does to a report is in the report's timeline, but for its decisions.
         It is the trail of both environments. In a workspace that is live, a test key
         gets it without names and addresses. New keys have the scope `audit:read` only
         if you name it.
@@ -290,16 +289,12 @@ class ExportViewSet(OperationViewSet):
         return self._export(AUDIT_TRAIL, masked=is_live and is_test)
 
     def _export(self, kind: Kind, *, masked: bool = False) -> ExportResponse:
-        address = client_address(self.request)
-        actor = audit.Actor(
-            ActorKind.KEY, str(key_of(self.request)), str(address) if address else None
-        )
         made = Export(
             kind,
             self.client,
             self.query.period(),
             self.query.format,
-            actor,
+            self.actor,
             Channel.API,
             masked,
         )

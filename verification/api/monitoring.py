@@ -181,7 +181,7 @@ class MonitoringViewSet(OperationViewSet):
         read, order = read_rule(
             self.body, self.client.environment, catalogue(), packages
         )
-        rule = create_rule(self.client, read, order)
+        rule = create_rule(self.client, read, order, self.actor)
         return RuleBody.of(rule, [], check_states([rule])[rule.pk])
 
     @operation(
@@ -223,13 +223,14 @@ class MonitoringViewSet(OperationViewSet):
     def destroy(self, request: Request, monitoringId: UUID) -> None:
         """Delete a rule. Its reports and alerts stay readable. A run that is under way
         ends as a report without an alert."""
-        delete_rule(self.client, monitoringId)
+        delete_rule(self.client, monitoringId, self.actor)
 
     @action(detail=True, methods=["post"])
     @operation("pauseRule", "Pause a monitoring rule", scope=Scope.MONITORING_WRITE)
     def pause(self, request: Request, monitoringId: UUID) -> RuleBody:
         """Pause a rule: it has no runs until you resume it."""
-        return _rule_body(self.client, pause_for_client(self.client, monitoringId))
+        rule = pause_for_client(self.client, monitoringId, self.actor)
+        return _rule_body(self.client, rule)
 
     @action(detail=True, methods=["post"])
     @operation(
@@ -244,8 +245,9 @@ class MonitoringViewSet(OperationViewSet):
 
         If the subject withdrew consent, you must attest a new one.
         """
-        consent = self.body.consent
-        rule = resume_for_client(self.client, monitoringId, consent, catalogue())
+        rule = resume_for_client(
+            self.client, monitoringId, self.body.consent, catalogue(), self.actor
+        )
         return _rule_body(self.client, rule)
 
 

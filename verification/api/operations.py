@@ -18,17 +18,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from verification.api.authentication import client_of, count_checks
+from verification.api.authentication import client_of, count_checks, key_of
 from verification.api.content import (
     parameter_names,
     read_query,
     refuse_body,
     refuse_unknown_parameters,
 )
+from verification.backoffice import audit
+from verification.backoffice.models import ActorKind
 from verification.checks.packages import Packages
 from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.request import InvalidRequest, named_packages, shape_faults
 from verification.values.shapes import Shape
+from verification.web.request import client_address
 from workspaces.models import Client, Scope
 
 
@@ -126,6 +129,13 @@ class OperationViewSet(GenericViewSet):
         """Return the declaration of the action. Raises AttributeError without one."""
         declared: Operation = getattr(self, self.action or "").operation
         return declared
+
+    @property
+    def actor(self) -> audit.Actor:
+        """The key as an actor of the audit trail."""
+        address = client_address(self.request)
+        key = str(key_of(self.request))
+        return audit.Actor(ActorKind.KEY, key, str(address) if address else None)
 
     @property
     def is_method_allowed(self) -> bool:

@@ -343,7 +343,8 @@ class ReportViewSet(OperationViewSet):
 
     def _decide(self, request: Request, report_id: UUID) -> DecisionBody:
         new = read_shape(DecisionRequest, self.body).as_new_decision()
-        made = decide(self.client, report_id, new, Maker.of_key(key_of(request)))
+        maker = Maker.of_key(key_of(request), self.actor)
+        made = decide(self.client, report_id, new, maker)
         return DecisionBody.of(made, {})
 
     @action(detail=True, methods=["get"])

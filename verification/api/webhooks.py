@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
 from django.http import Http404
 from pydantic import AfterValidator, BeforeValidator, StrictBool, WithJsonSchema
 from rest_framework.decorators import action
@@ -16,6 +17,7 @@ from rest_framework.request import Request
 
 from verification.api.content import PageQuery
 from verification.api.operations import OperationViewSet, PageEnvelope, operation
+from verification.backoffice import audit
 from verification.outbound.targets import Blocked, check_url
 from verification.reports.request import MAX_FAULTS, RequestShape
 from verification.values import formats
@@ -260,12 +262,13 @@ class WebhookConfigurationViewSet(OperationViewSet):
         Send the complete list of events, not a change. A replacement resets the count
         of failures, and sends the events that waited while it was disabled.
         """
-        configuration, _ = configure(
+        configuration = configure(
             *self.client.where,
             url=self.body.url,
             enabled=self.body.enabled,
             events=self.body.events,
             secret=self.body.secret,
+            actor=self.actor,
         )
         return WebhookConfiguration.of(configuration)
 
@@ -290,7 +293,7 @@ class WebhookConfigurationViewSet(OperationViewSet):
     def destroy(self, request: Request) -> None:
         """Delete the configuration. Events that still waited for it fail."""
         try:
-            remove(*self.client.where)
+            remove(*self.client.where, self.actor)
         except NotConfigured:
             raise Http404 from None
 
@@ -347,7 +350,10 @@ class DeliveryViewSet(OperationViewSet):
 
         An event that is being sent at this moment is not sent twice.
         """
-        redeliver(*self.client.where, deliveryId)
+        with transaction.atomic():
+            sent = redeliver(*self.client.where, deliveryId)
+            if not sent.leased_until:
+                audit.record("delivery.redelivered", self.actor, sent)
         return _delivery_body(self.client, deliveryId)
 
 
@@ -382,7 +388,11 @@ class WebhookSendingViewSet(OperationViewSet):
     def recover(self, request: Request) -> Recovered:
         """Send again all events that were recorded since a time and have failed."""
         since = datetime.fromisoformat(self.body.since)
-        return Recovered(count=recover(*self.client.where, since))
+        with transaction.atomic():
+            count = recover(*self.client.where, since)
+            found = _get_configuration(self.client)
+            audit.record("deliveries.recovered", self.actor, found)
+        return Recovered(count=count)
 
 
 def _get_configuration(client: Client) -> Configuration:

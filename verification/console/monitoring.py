@@ -25,7 +25,6 @@ from monitoring.models import (
     check_states,
     list_alerts,
     list_rules,
-    lock_rule,
     recent_alerts,
     rules_of,
 )
@@ -80,7 +79,6 @@ from verification.web.pages import REQUIRED_ERROR, read_id
 from workspaces.ledger import InsufficientBalance
 from workspaces.members import (
     Permission,
-    lock_active_workspace,
     require_present,
 )
 
@@ -358,9 +356,8 @@ def _read_rule(place: Place, body: Mapping[str, Any]) -> tuple[RuleRequest, Orde
 def _create(place: Place, body: Mapping[str, Any], digest: str) -> Rule:
     require_present(place.member, Permission.MANAGE_MONITORING)
     request, order = _read_rule(place, body)
-    made = create_rule(place.client, request, order)
+    made = create_rule(place.client, request, order, place.by.actor)
     orders.require_quoted(made.runs.values_list("report", flat=True), digest)
-    place.record("rule.created", made)
     return made
 
 
@@ -385,17 +382,13 @@ def delete(place: Place, rule: UUID) -> HttpResponse:
     found = rules_of(place.client).get(pk=rule)
     if place.posted is None:
         return place.render("monitoring/delete", {"rule": found})
-    with transaction.atomic():
-        place.record("rule.deleted", found)
-        delete_rule(place.client, found.pk)
+    delete_rule(place.client, found.pk, place.by.actor)
     return place.to("monitoring", success=_("The rule is deleted."))
 
 
 @post_required(Permission.MANAGE_MONITORING)
 def pause(place: Place, rule: UUID) -> HttpResponse:
-    with transaction.atomic():
-        if lock_rule(place.client, rule).is_active:
-            place.record("rule.paused", pause_for_client(place.client, rule))
+    pause_for_client(place.client, rule, place.by.actor)
     return place.to("monitoring-rule", success=_("The rule is paused."), rule=rule)
 
 
@@ -446,9 +439,5 @@ def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpRespo
         shown = place.request.POST.get("price")
         if rule.next_run_at <= now() and shown != _price_text(place, rule):
             raise orders.QuoteChanged
-        lock_active_workspace(place.workspace.pk)
-        was_active = lock_rule(place.client, rule.pk).is_active
-        found = resume_for_client(place.client, rule.pk, consent, catalogue())
-        if not was_active:
-            place.record("rule.resumed", found)
+        resume_for_client(place.client, rule.pk, consent, catalogue(), place.by.actor)
     return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule.pk)

@@ -153,15 +153,14 @@ def configure(place: Place) -> HttpResponse:
         return place.render("webhooks/configure", {"form": form, "is_new": not found})
     typed = form.cleaned_data
     try:
-        with transaction.atomic():
-            changed, _new = configuration.configure(
-                *place.where,
-                url=typed["url"],
-                enabled=typed["enabled"],
-                events=typed["enabled_events"],
-                secret=typed["secret"],
-            )
-            place.record("configuration.changed", changed, *form.changed_data)
+        changed = configuration.configure(
+            *place.where,
+            url=typed["url"],
+            enabled=typed["enabled"],
+            events=typed["enabled_events"],
+            secret=typed["secret"],
+            actor=place.by.actor,
+        )
     except configuration.SecretRequired:
         form.add_error("secret", INVALID_SECRET)
         return place.render("webhooks/configure", {"form": form, "is_new": True})
@@ -175,10 +174,8 @@ def remove(place: Place) -> HttpResponse:
     if place.request.method != "POST":
         shown = {"configuration": _find_configuration(place)}
         return place.render("webhooks/remove", shown)
-    with place.refusing(REFUSALS, "webhooks"), transaction.atomic():
-        if found := _find_configuration(place):
-            place.record("configuration.removed", found)
-        configuration.remove(*place.where)
+    with place.refusing(REFUSALS, "webhooks"):
+        configuration.remove(*place.where, place.by.actor)
     return place.to("webhooks", success=_("No events are sent any more."))
 
 

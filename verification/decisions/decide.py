@@ -156,7 +156,7 @@ class NewDecision:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """The maker: a member with the actor of the audit trail, a key, or a policy."""
+    """The maker: a member or a key with the actor of the audit trail, or a policy."""
 
     kind: MakerKind
     member: Member | None = None
@@ -171,8 +171,8 @@ class Maker:
         return cls(MakerKind.MEMBER, member=member, actor=actor)
 
     @classmethod
-    def of_key(cls, key: ApiKey) -> Maker:
-        return cls(MakerKind.API_KEY, key=key)
+    def of_key(cls, key: ApiKey, actor: audit.Actor) -> Maker:
+        return cls(MakerKind.API_KEY, key=key, actor=actor)
 
     @classmethod
     def of_policy(cls, version: PolicyVersion, basis: dict[str, Any]) -> Maker:

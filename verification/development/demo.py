@@ -288,6 +288,7 @@ class Demo:
             enabled=True,
             events=[Event.Name.REPORT_READY, Event.Name.REPORT_FAILED],
             secret=secrets.token_urlsafe(24),
+            actor=audit.SERVICE,
         )
 
     def order(self) -> None:
@@ -428,7 +429,7 @@ class Demo:
             if self.rules.filter(reference=body["reference"]).exists():
                 continue
             request, order = read_rule(body, Environment.SANDBOX, catalogue())
-            create_rule(self.client, request, order)
+            create_rule(self.client, request, order, audit.SERVICE)
         for made in (1, 2):
             self.wait()
             for rule in self.rules.filter(runs_made=made):
