@@ -17,6 +17,7 @@ from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     choice_filter,
     confirmation_page,
+    empty_filter,
 )
 from verification.backoffice.widgets import json_block, link, link_by_id, table
 from verification.checks.packages import packages_of
@@ -256,7 +257,7 @@ class RuleLinkAdmin(ReadOnlyAdmin):
 @admin.register(Run)
 class RunAdmin(RuleLinkAdmin):
     list_display = ["id", "number", "rule_page", "due_at", "compared_at"]
-    list_filter = [("compared_at", admin.EmptyFieldListFilter)]
+    list_filter = [empty_filter("compared_at", "not compared", "compared")]
     search_ids = ("id", "rule_id", "report_id")
     fields = [
         "id",

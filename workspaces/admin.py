@@ -17,6 +17,7 @@ from verification.backoffice.model_admin import (
     BackofficeAdmin,
     ReadOnlyAdmin,
     choice_filter,
+    empty_filter,
 )
 from verification.backoffice.widgets import (
     ReasonForm,
@@ -54,7 +55,7 @@ class BrandAdmin(ReadOnlyAdmin):
     """The brands of clients; staff remove misleading ones."""
 
     list_display = ["workspace", "colour", "contact_line", "is_removed", "updated_at"]
-    list_filter = [("barred_at", admin.EmptyFieldListFilter)]
+    list_filter = [empty_filter("barred_at", "shown", "removed")]
     list_select_related = ["workspace"]
     ordering = ["-updated_at"]
     search_ids = ("workspace_id",)
@@ -362,7 +363,7 @@ class MemberAdmin(ReadOnlyAdmin, PeopleAdmin):
 @admin.register(ApiKey)
 class ApiKeyAdmin(BackofficeAdmin):
     list_display = ["__str__", "name", "workspace", "environment", "works", "used"]
-    list_filter = ["environment", ("revoked_at", admin.EmptyFieldListFilter)]
+    list_filter = ["environment", empty_filter("revoked_at", "not revoked", "revoked")]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("last_characters",)

@@ -145,6 +145,19 @@ def test_all_history_is_read_only(superuser, rf, admin_user):
         assert not listed.has_change_permission(request), model
 
 
+def test_lists_are_filtered_by_what_is_empty_in_words(rows, superuser):
+    other = create_workspace(name="Baobab", owner_email="owner@baobab.test")
+    other.suspend("Unpaid invoices")
+    page = read_page(superuser, list_url(Workspace))
+    choice = r'href="(\?suspended_at__isempty=\d)"[^>]*>\s*([^<]*?)\s*<'
+
+    shown = {
+        words: other.name in read_page(superuser, list_url(Workspace) + query)
+        for query, words in re.findall(choice, page)
+    }
+    assert shown == {"running": False, "suspended": True}
+
+
 def test_nothing_is_deleted_and_history_not_edited(rows, superuser):
     report = Report.objects.first()
     assert_read_only(superuser, report)

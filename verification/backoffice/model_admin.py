@@ -11,7 +11,7 @@ Jobs and the API import `audit` and `approvals`, not this module: unfold needs m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial, wraps
 from typing import Any, ClassVar, NamedTuple
@@ -635,6 +635,18 @@ def choice_filter(
 
     ChoiceFilter.title, ChoiceFilter.parameter_name = title, parameter
     return ChoiceFilter
+
+
+def empty_filter(field: str, *words: str) -> tuple[str, type[admin.FieldListFilter]]:
+    """Return a filter by whether a field is empty, with words for yes and for no."""
+
+    class EmptyFilter(admin.EmptyFieldListFilter):
+        def choices(self, changelist: Any) -> Iterator[Any]:
+            choices = super().choices(changelist)
+            for choice, text in zip(choices, ("All", *words), strict=True):
+                yield {**choice, "display": text}
+
+    return field, EmptyFilter
 
 
 def exact_filter(field: str, title: str, *, is_id: bool = False) -> type[TextFilter]:

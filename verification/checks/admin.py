@@ -11,6 +11,7 @@ from verification.backoffice.model_admin import (
     BackofficeAdmin,
     ReadOnlyAdmin,
     choice_filter,
+    empty_filter,
 )
 from verification.backoffice.widgets import json_block
 from verification.checks.due_checks import GAVE_UP
@@ -186,7 +187,7 @@ class PackagePriceForm(forms.ModelForm):
 @admin.register(CheckPackage)
 class CheckPackageAdmin(BackofficeAdmin):
     list_display = ["name", "display_name", "owner", "price", "active"]
-    list_filter = ["active", ("workspace", admin.EmptyFieldListFilter)]
+    list_filter = ["active", empty_filter("workspace", "the operator", "a workspace")]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace_id")
     search_exact = ("name",)

@@ -6,7 +6,11 @@ from django.utils.html import format_html
 from django_q.models import Failure, Schedule, Success
 
 from verification.backoffice.approvals import DecisionRefused
-from verification.backoffice.model_admin import BackofficeAdmin, ReadOnlyAdmin
+from verification.backoffice.model_admin import (
+    BackofficeAdmin,
+    ReadOnlyAdmin,
+    empty_filter,
+)
 from verification.backoffice.widgets import NOT_OFFERED, ReasonForm, dialog_verb
 from verification.jobs.models import Job, failure_id
 from verification.values.clock import now
@@ -23,8 +27,8 @@ class JobAdmin(BackofficeAdmin):
         "dismissed_at",
     ]
     list_filter = [
-        ("gave_up_at", admin.EmptyFieldListFilter),
-        ("dismissed_at", admin.EmptyFieldListFilter),
+        empty_filter("gave_up_at", "still tried", "gave up"),
+        empty_filter("dismissed_at", "not dismissed", "dismissed"),
     ]
     search_ids = ()
     search_exact = ("function",)

@@ -4,7 +4,11 @@ from django.contrib import admin
 from django.db import transaction
 
 from verification.backoffice.approvals import staff_actor
-from verification.backoffice.model_admin import ReadOnlyAdmin, choice_filter
+from verification.backoffice.model_admin import (
+    ReadOnlyAdmin,
+    choice_filter,
+    empty_filter,
+)
 from verification.consents.links import consent_links
 from verification.decisions import notices
 from verification.notifications import outbox
@@ -122,7 +126,11 @@ ReviewFilter = choice_filter("review", "review", {"open": ("to review", to_revie
 @admin.register(Block)
 class BlockAdmin(ReadOnlyAdmin):
     list_display = ["workspace", "reason", "channel", "is_active", "created_at"]
-    list_filter = [ReviewFilter, "reason", ("lifted_at", admin.EmptyFieldListFilter)]
+    list_filter = [
+        ReviewFilter,
+        "reason",
+        empty_filter("lifted_at", "in force", "lifted"),
+    ]
     list_select_related = ["workspace"]
     search_ids = ("id", "workspace")
     actions = ["mark_reviewed"]

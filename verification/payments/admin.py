@@ -26,6 +26,7 @@ from verification.backoffice.model_admin import (
     ReadOnlyAdmin,
     choice_filter,
     confirmation_page,
+    empty_filter,
 )
 from verification.backoffice.widgets import link, link_by_id, table
 from verification.payments.links import payment_links
@@ -654,7 +655,7 @@ class PaymentEventAdmin(ReadOnlyAdmin):
 @admin.register(OperatorAlert)
 class OperatorAlertAdmin(ReadOnlyAdmin):
     list_display = ["created_at", "kind", "message", "times", "notified_at"]
-    list_filter = ["kind", ("notified_at", admin.EmptyFieldListFilter)]
+    list_filter = ["kind", empty_filter("notified_at", "not sent", "sent")]
     search_ids = ("id", "checkout_id")
     fields = [
         "id",

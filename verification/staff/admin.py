@@ -5,7 +5,11 @@ from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldBooleanWidget
 
 from verification.backoffice.approvals import DecisionRefused
-from verification.backoffice.model_admin import SEARCHED_LIST_TEMPLATE, RevealingAdmin
+from verification.backoffice.model_admin import (
+    SEARCHED_LIST_TEMPLATE,
+    RevealingAdmin,
+    empty_filter,
+)
 from verification.backoffice.widgets import NOT_OFFERED, dialog_verb
 from verification.privacy.retention import MAX_COUNT, count_expired
 from verification.staff.customer import customer_sections
@@ -57,7 +61,11 @@ class WorkspaceAdmin(RevealingAdmin):
     """The page of a customer, with its sections and its retention."""
 
     list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
-    list_filter = ["kind", "go_live", ("suspended_at", admin.EmptyFieldListFilter)]
+    list_filter = [
+        "kind",
+        "go_live",
+        empty_filter("suspended_at", "running", "suspended"),
+    ]
     search_parts = ("name",)
     change_list_template = SEARCHED_LIST_TEMPLATE
     change_form_template = "admin/workspace.html"
