@@ -356,6 +356,27 @@ def test_lasting_lack_of_an_answer_holds_up_no_later_day(paystack_api, paystack)
     assert compared.get(provider="paystack").day == today + timedelta(days=1)
 
 
+def test_unreadable_day_holds_up_no_later_day(paystack_api, paystack, monkeypatch):
+    checkout = open_page(paystack_api.create(candidate_item()))
+    Checkout.objects.update(next_poll_at=None)
+    paystack.pay(checkout.reference)
+    paystack.transactions[checkout.reference].paid_at += timedelta(days=1)
+    adapter, first = paystack.adapter(), now().date()
+    read = adapter.payments_between
+
+    def read_later_days(start, end):
+        yield from {}["unreadable"] if start.date() == first else read(start, end)
+
+    monkeypatch.setattr(adapter, "payments_between", read_later_days)
+    monkeypatch.setattr(reconciliation, "providers", lambda: [adapter])
+    for days in (1, 2):
+        with time_machine.travel(now() + timedelta(days=days)):
+            reconcile_yesterday()
+
+    assert Checkout.objects.get().next_poll_at is not None
+    assert ReconciliationProgress.objects.get().day < first
+
+
 def test_unreadable_row_delays_no_other_provider(
     paystack_api, paystack, monkeypatch, caplog
 ):

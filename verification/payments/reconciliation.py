@@ -90,13 +90,15 @@ def reconcile_yesterday() -> None:
     """Compare the books of yesterday, and of earlier days that could not be read."""
     yesterday = now().astimezone(UTC).date() - timedelta(days=1)
     for provider in providers():
-        day = _first_day(provider.name, yesterday)
-        while day <= yesterday and _reconcile_day(
-            provider, day, is_last=day == yesterday
-        ):
-            ReconciliationProgress.objects.update_or_create(
-                provider=provider.name, defaults={"day": day}
-            )
+        day, all_read = _first_day(provider.name, yesterday), True
+        while day <= yesterday and beat():
+            is_read = _reconcile_day(provider, day, is_last=day == yesterday)
+            all_read = all_read and is_read
+            # A day that could not be read is compared again, and delays no later one.
+            if all_read:
+                ReconciliationProgress.objects.update_or_create(
+                    provider=provider.name, defaults={"day": day}
+                )
             day += timedelta(days=1)
 
 
@@ -115,7 +117,7 @@ def _reconcile_day(provider: CheckoutProvider, day: date, *, is_last: bool) -> b
     """Compare the books of one day; log each difference, and repair or report it.
 
     Returns False if the next job has to compare the day once more. A question that the
-    provider does not answer then either is reported, and holds up no later day.
+    provider does not answer then either is reported.
     """
     is_complete = True
     try:
