@@ -268,16 +268,6 @@ def test_disabled_receiver_says_why(owner, api):
     assert "Status: off" in html
 
 
-def test_failures_are_told_while_the_endpoint_is_on(owner, api):
-    configure_receiver(api.workspace)
-    Configuration.objects.update(failures_in_row=3, failing_since=now())
-    assert "has not taken an event 3 times" in owner.page("webhooks")
-
-    # As the closing of a workspace leaves it
-    Configuration.objects.update(enabled=False)
-    assert "has not taken an event" not in owner.page("webhooks")
-
-
 def test_payload_cannot_bring_markup():
     found = coloured('{"a\\"<b>": "<script>", "n": -1.5}')
 

@@ -42,6 +42,7 @@ from verification.privacy.retention import MAX_COUNT, count_expired
 from verification.reports.models import Report
 from verification.values.clock import now
 from verification.web.pages import REQUIRED_ERROR
+from webhooks.configuration import HEALTHY_STATE
 from webhooks.models import Configuration
 from workspaces import rate_limits, statements
 from workspaces.members import Permission, require_permission, withdraw_all_invitations
@@ -257,7 +258,8 @@ def close_workspace(actor: Member) -> bool:
         status=RuleStatus.PAUSED, pause_reason=PauseReason.BY_CLIENT, paused_at=moment
     )
     withdraw_all_invitations(workspace)
-    Configuration.objects.filter(workspace=workspace).update(enabled=False)
+    receivers = Configuration.objects.filter(workspace=workspace)
+    receivers.update(enabled=False, updated_at=moment, **HEALTHY_STATE)
     return True
 
 
