@@ -32,6 +32,7 @@ PAGES = [
     ("members", "sandbox"),
     ("golive", "sandbox"),
     ("settings", "sandbox"),
+    ("mailbox-addresses", "sandbox"),
 ]
 
 

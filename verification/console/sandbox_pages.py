@@ -155,6 +155,8 @@ def show_html(place: Place, message: UUID) -> HttpResponse:
 def edit_addresses(place: Place) -> HttpResponse:
     """List the addresses that get the messages; a POST adds one and sends it a code."""
     _require_sandbox(place)
+    # It names the members, and sends codes in the name of the workspace.
+    place.require_second_factor()
     by_sms = place.workspace.is_live and sms_is_configured()
     form = SandboxAddressForm(place.posted, by_sms=by_sms)
     if form.is_valid() and _add_address(place, form):

@@ -175,8 +175,8 @@ class WorkspaceAdmin(RevealingAdmin):
 
     @dialog_verb(
         "Invite the owner again",
-        "The same or another address; earlier invitations stop working. An account "
-        "with the address becomes the owner at once.",
+        "Earlier invitations stop working. An account with the address becomes the "
+        "owner at once.",
         "Invite",
         OwnerForm,
         description="Invite the owner again",
