@@ -773,6 +773,7 @@ def test_erased_report_starts_no_check_again(api: Api):
     assert api.report(report_id)["status"] == "FAILED"
 
 
+@pytest.mark.slow
 def test_person_with_a_thousand_reports_is_erased_within_two_seconds(api: Api):
     for _ in range(2):
         api.create(*[one_check() for _ in range(500)])

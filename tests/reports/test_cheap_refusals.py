@@ -75,6 +75,7 @@ def measure_seconds(api: Api, body: str, status: int) -> float:
     return processor_seconds(create, rounds=2)
 
 
+@pytest.mark.slow
 def test_refusal_costs_no_more_than_the_largest_order(api: Api):
     largest = in_reports(*[json.dumps(two_checks())] * 500)
     accepted_seconds = measure_seconds(api, largest, 201)
