@@ -12,7 +12,6 @@ from django.utils.timezone import now
 from tests.world.clients import ATTESTED, HOSTED
 from tests.world.orders import count_rows
 from tests.world.subject import Visitor, visible_text
-from verification import links
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent, ConsentRecord, RetiredLink
 from verification.hosted.hosted_pages import VisitCookie
@@ -46,46 +45,6 @@ def token_of(visitor):
     return visitor.link.removeprefix("/c/")
 
 
-def test_link_leads_to_a_page_without_its_token(ask):
-    visitor = ask()
-
-    answer = visitor.browser.get(visitor.link)
-
-    assert answer.status_code == 303
-    assert answer["Location"] == f"/c/v/{visitor.consent.pk}/"
-    cookie = answer.cookies["visit"]
-    assert cookie["path"] == answer["Location"]
-    assert (cookie["httponly"], cookie["samesite"]) == (True, "Lax")
-    assert token_of(visitor) not in answer.content.decode() + cookie.value
-
-
-def wrong_tokens(visitor):
-    token = token_of(visitor)
-    other = "a" if token[-1] != "a" else "b"
-    consent = visitor.consent
-    return {
-        "tampered": token[:-1] + other,
-        "truncated": token[:-1],
-        "longer": token + "0",
-        "other-purpose": links.token("payment", consent.pk, consent.generation),
-        "other-generation": links.token("consent", consent.pk, 2),
-        "not-ascii": "é" * 22,
-        "long": "a" * 5000,
-    }
-
-
-def test_every_wrong_link_gets_the_same_answer(ask):
-    visitor = ask()
-    plain = Client().get("/c/nothing")
-
-    for kind, token in wrong_tokens(visitor).items():
-        answer = visitor.browser.get(f"/c/{token}")
-
-        assert answer.status_code == 404, kind
-        assert answer.content == plain.content, kind
-        assert not answer.cookies, kind
-
-
 def test_visit_opens_no_other_report(ask):
     mine, another = ask(), ask()
     mine.open(), another.open()
@@ -97,19 +56,6 @@ def test_visit_opens_no_other_report(ask):
     assert stranger.get(mine.page).status_code == 200
     assert stranger.get(another.page).status_code == 403
     assert stranger.post(another.page + "not-me").status_code == 403
-
-
-def test_without_a_visit_every_page_asks_for_the_link(ask):
-    visitor = ask()
-    visitor.page = f"/c/v/{visitor.consent.pk}/"
-    for cookie in ("", "e30:1abc:def"):
-        visitor.browser.cookies["visit"] = cookie
-        assert visitor.get().status_code == 403
-    visitor.browser.cookies["visit"] = "forged"
-
-    for place in [*PLACES, "receipt.pdf"]:
-        assert visitor.get(place).status_code == 403
-        assert visitor.post(place).status_code in {403, 405}
 
 
 def test_visit_ends_after_an_hour(ask):

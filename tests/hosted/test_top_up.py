@@ -197,35 +197,16 @@ def test_invalid_amount_shows_the_form_again(api: Api):
     assert not Checkout.objects.exists()
 
 
-def test_every_wrong_link_gets_the_same_answer(api: Api, live_api: Api):
-    account = api.account.pk
-    token = links.top_up_url(account).rsplit("/", 1)[1]
-    plain = Client().get("/p/nothing").content
+def test_link_leads_to_no_other_account(api: Api, live_api: Api):
+    token = links.top_up_url(api.account.pk).rpartition("/")[2]
+    gone = uuid4()
 
     for path in (
-        f"{account}/{token[:-1]}",
-        f"{account}/{token}0",
-        f"{account}/é",
         f"{live_api.account.pk}/{token}",
-        f"{uuid4()}/{token}",
-        f"{account}/{links.token('payment', account, 1)}",
+        f"{gone}/{token}",
+        f"{gone}/{links.token('top-up', gone, 1)}",
     ):
-        answer = Client().get(f"/t/{path}")
-        assert (answer.status_code, answer.content) == (404, plain)
-        assert not answer.cookies
-    gone = uuid4()
-    answer = Client().get(f"/t/{gone}/{links.token('top-up', gone, 1)}")
-    assert answer.status_code == 404
-
-
-def test_without_a_visit_every_page_asks_for_the_link(api: Api):
-    visitor = owner(api)
-    visitor.browser.cookies["visit"] = "forged"
-
-    for place in ("", "paid", "state"):
-        assert visitor.get(place).status_code == 403
-    assert visitor.post("", amount="5000").status_code == 403
-    assert not Checkout.objects.exists()
+        assert Client().get(f"/t/{path}").status_code == 404
 
 
 def test_visit_opens_no_other_account_and_shows_no_other_checkout(
@@ -253,14 +234,6 @@ def test_get_requests_open_nothing(api: Api):
         visitor.browser.head(visitor.page + place)
 
     assert not Checkout.objects.exists()
-
-
-def test_form_of_another_site_is_refused(api: Api):
-    visitor = owner(api)
-    browser = Client(enforce_csrf_checks=True)
-    browser.cookies = visitor.browser.cookies
-
-    assert browser.post(visitor.page, {"amount": "5000"}).status_code == 403
 
 
 def test_real_money_is_paid_at_the_real_provider(
