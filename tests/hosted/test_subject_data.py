@@ -415,6 +415,22 @@ def test_words_of_sources_are_quoted_in_kiswahili():
     assert finding_words.text_of({"remarks": "Punctual"}) == "Remarks: “Punctual”"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (None, "Chanzo kinasema: “No record was found.”"),
+        ("Acacia", "Kumbukumbu imepatikana; si yote yaliyoweza kulinganishwa."),
+    ],
+)
+def test_missing_company_is_no_record_in_kiswahili(name, said):
+    details = {"registrationNumber": "PVT-1", "registeredName": name}
+    finding = {"summary": "No record was found.", "flags": [], "details": details}
+
+    with override("sw"):
+        summary = finding_words.summary_text("BUSINESS_VERIFICATION", finding, None)
+    assert summary == said
+
+
 def test_all_of_a_finding_has_words():
     details = {name for one in CATALOGUE for name in one.output_fields}
     flags = {code for one in CATALOGUE for code in one.flag_codes}

@@ -80,6 +80,11 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
             ({}, {"date_of_death": day}, [], None)
             for day in ("last year", "1970-01-01", "2199-01-01")
         ),
+        # Words in place of a missing name are no name.
+        *(
+            ({"fullName": "Jane Wanjiku Kamau"}, {"other_name": nil}, [], 5)
+            for nil in ("N/A", "null", "NONE", "-")
+        ),
         # The other form of the answer has the whole name in one member.
         ({}, {"identity_name": "Jane Wanjiku Kamau", "surname": None}, [], 5),
         # A detail that cannot be compared prevents a clear result.

@@ -300,7 +300,9 @@ def summary_text(
         worst = max(flags, key=lambda one: SEVERITIES.index(one["severity"]))
         return flag_text(worst, to_subject=to_subject)
     clear = CLEAR | CLEAR_TO_SUBJECT if to_subject else CLEAR
-    if check not in clear:
+    # Null in the finding of a company that was not found
+    name = (finding.get("details") or {}).get("registeredName", "")
+    if check not in clear or (score is None and name is None):
         return _quoted(stored)
     return str(NOT_COMPARED if score is None else clear[check])
 

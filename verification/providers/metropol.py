@@ -142,9 +142,7 @@ class ReportProduct:
 
 
 class Answer(Record):
-    """A record of Metropol, which writes "None" for a missing value."""
-
-    absent = ("none",)
+    """A record of Metropol."""
 
     def count(self, key: str) -> int | None:
         number = self.amount(key)

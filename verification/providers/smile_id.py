@@ -101,7 +101,7 @@ TYPES = {
 class Answer(Record):
     """A record of Smile ID, which writes words in place of missing values."""
 
-    absent = ("not available", "n/a", "na", "none", "null")
+    absent = (*Record.absent, "na")
     date_formats = ("%d/%m/%Y", "%d-%m-%Y")
 
     def day(self, *keys: str) -> str | None:

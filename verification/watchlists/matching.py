@@ -162,7 +162,8 @@ def score_entry(
     """Adjust the score of the names by date of birth and country."""
     if birth and births:
         apart = min(_years_apart(birth, each) for each in births)
-        if birth in births:
+        # 1 January may stand for a year alone.
+        if birth in births and not birth.endswith("-01-01"):
             score += SAME_BIRTH
         elif apart:
             score *= NEXT_YEAR if apart == 1 else OTHER_YEAR
