@@ -375,13 +375,15 @@ def test_edit_of_the_payment_mode_removes_the_payer(api: Api):
     assert Payment.objects.get().payer is None
 
 
-def test_edit_to_the_same_payment_mode_keeps_the_payer(api: Api):
+def test_edit_to_the_same_payment_mode_keeps_payer_and_link(api: Api):
     item = {**person(), "paymentMode": "THIRD_PARTY", "payer": PAYER}
     report = api.create(item, draft=True)
 
-    edit(api, report["id"], paymentMode="THIRD_PARTY")
+    for edits in ({}, {"payer": PAYER}):
+        after = edit(api, report["id"], paymentMode="THIRD_PARTY", **edits)
 
-    assert Payment.objects.get().payer == {**PAYER, "phone": None}
+        assert after["paymentState"] == report["paymentState"]
+        assert Payment.objects.get().payer == {**PAYER, "phone": None}
 
 
 def test_edit_keeps_a_full_name_made_of_long_parts(api: Api):

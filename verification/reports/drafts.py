@@ -102,7 +102,7 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
         _require_same_payment(report, payment, order, priced)
         payment = None
     else:
-        payment = _replace_payment(report, order, total(priced.lines), body, at)
+        payment = _replace_payment(report, order, total(priced.lines), at)
     if payment and (
         reason := amount_too_low_reason(
             order.payment_mode, payment.amount, client.environment
@@ -174,15 +174,11 @@ def as_item(report: Report) -> dict[str, Any]:
 
 
 def _replace_payment(
-    report: Report,
-    order: Order,
-    amount: Decimal,
-    body: Mapping[str, Any],
-    at: datetime,
+    report: Report, order: Order, amount: Decimal, at: datetime
 ) -> Payment | None:
     """Replace the payment if the edit needs a new one, and return the new one."""
     old = getattr(report, "payment", None)
-    if old and not _needs_new_payment(report, old, order, amount, body):
+    if old and not _needs_new_payment(report, old, order, amount):
         return None
     if old:
         refund_parts(old.pk)
@@ -205,9 +201,7 @@ def _require_same_payment(
     amount, fact = total(priced.lines), f"{paid.amount} {paid.currency} was paid"
     if paid.amount != amount:
         why = f"{fact} for this draft, and the edit would change that to {amount}."
-    elif order.payment_mode != report.payment_mode or (
-        order.payer and order.payer.model_dump(by_alias=True) != paid.payer
-    ):
+    elif _names_another_payer(report, paid, order):
         why = f"{fact} by the payer of this draft, and the edit names another one."
     elif order.payment_mode == PaymentMode.CANDIDATE and (
         priced.subject.id != report.subject_id
@@ -259,11 +253,16 @@ def _refund_remainder(paid: Payment) -> bool:
     return True
 
 
+def _names_another_payer(report: Report, payment: Payment, order: Order) -> bool:
+    payer = order.payer.model_dump(by_alias=True) if order.payer else payment.payer
+    return order.payment_mode != report.payment_mode or payer != payment.payer
+
+
 def _needs_new_payment(
-    report: Report, old: Payment, order: Order, amount: Decimal, body: Mapping[str, Any]
+    report: Report, old: Payment, order: Order, amount: Decimal
 ) -> bool:
     # The old link may be with another payer, or at a wrong address.
-    has_other_payer = bool({"payer", "paymentMode"} & body.keys()) or (
+    has_other_payer = _names_another_payer(report, old, order) or (
         order.payment_mode == PaymentMode.CANDIDATE
         and order.subject.members != report.subject
     )
