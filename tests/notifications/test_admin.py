@@ -13,7 +13,7 @@ from tests.world.staff import log_in, take_messages
 from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.widgets import NOT_OFFERED
-from verification.consents.links import consent_links
+from verification.consents.links import consent_links, send_access_link
 from verification.consents.models import Consent
 from verification.decisions.models import AdverseNotice
 from verification.decisions.notices import record_outcomes
@@ -23,6 +23,7 @@ from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.outbox import cancel
 from verification.notifications.recipients import block
 from verification.values.clock import now
+from workspaces.models import Client as WorkspaceClient
 
 pytestmark = pytest.mark.django_db
 BLOCKS = reverse("admin:notifications_block_changelist")
@@ -106,6 +107,28 @@ def test_request_is_sent_again_only_while_its_link_takes_an_answer(
     assert reason in told
     row.refresh_from_db()
     assert (row.status == "PENDING") == (end is None)
+
+
+@pytest.mark.parametrize("end", [None, "replaced", "expired"])
+def test_link_to_own_data_is_sent_again_only_while_it_works(
+    api: Api, admin_client: Client, end: str | None
+):
+    report_id = api.create(person(email=ADDRESS))["id"]
+    api.work()
+    client = WorkspaceClient(api.workspace, api.account, "member")
+    send_access_link(client, report_id)
+    row = Notification.objects.get(kind="ACCESS_LINK")
+    send_due_notifications()
+    if end == "replaced":
+        Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+        send_access_link(client, report_id)
+    elif end == "expired":
+        Consent.objects.update(expires_at=now())
+
+    (told,) = send_again(admin_client, row)
+
+    reason = {None: "is sent again", "replaced": "newer link", "expired": "has expired"}
+    assert reason[end] in told
 
 
 def test_notice_of_a_decline_that_staff_send_again_is_served(

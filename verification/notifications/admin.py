@@ -9,7 +9,7 @@ from verification.backoffice.model_admin import (
     choice_filter,
     empty_filter,
 )
-from verification.consents.links import consent_links
+from verification.consents.links import consent_links, opens_data
 from verification.decisions import notices
 from verification.notifications import outbox
 from verification.notifications.models import Block, Channel, Kind, Notification
@@ -25,10 +25,11 @@ from verification.reports.hosted_links import (
 )
 from verification.values.clock import now
 
-# The links that these messages ask their recipient to answer by
+# The links in these messages
 LINKS: dict[str, HostedLinks[Any]] = {
     Kind.CONSENT_REQUEST: consent_links,
     Kind.CONSENT_REMINDER: consent_links,
+    Kind.ACCESS_LINK: consent_links,
     Kind.PAYMENT_REQUEST: payment_links,
     Kind.PAYMENT_REMINDER: payment_links,
     Kind.REFERENCE_REQUEST: reference_links,
@@ -103,13 +104,18 @@ def _send_again(message, by):
 
 
 def _require_open_link(message):
-    """Raise an error that says why the link in the message takes no answer any more."""
+    """Raise an error that says why the link in the message leads nowhere any more."""
     links = LINKS[message.kind]
     for found in links.model.objects.filter(report=message.report_id):
         report, row = links.lock(found.pk)
         if message.cause in (request_cause(row), reminder_cause(row)):
-            links.require_renewable(report, row, now())
-            if row.expires_at is None or row.expires_at > now():
+            at = now()
+            if message.kind == Kind.ACCESS_LINK:
+                is_open = opens_data(row, at)
+            else:
+                links.require_renewable(report, row, at)
+                is_open = row.expires_at is None or row.expires_at > at
+            if is_open:
                 return
             raise NotResendable("Its link has expired: send a new link instead.")
     raise NotResendable("A newer link has taken the place of its link.")
