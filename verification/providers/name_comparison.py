@@ -136,6 +136,8 @@ SHORT_FORMS = {
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in"})
 # "Abd al-Rahman" and "Abdur Rahman" are "Abdul Rahman".
 ABD = re.compile(r"\babd( [aeu][lr]|u[rs])?(?= )")
+# "Ng'ang'a" without its apostrophes; two parts are joined anyway.
+NGANGA = re.compile(r"\bng ang a\b")
 # Letters that Unicode does not decompose into a letter and an accent.
 LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe"}
@@ -218,7 +220,7 @@ def person_words(name: str) -> list[str]:
     # Initials of people are words ("J.W. Kamau"); those of companies are not.
     parted = re.sub(f"[{APOSTROPHES}]", "'", name).replace(".", " ")
     words = " ".join(word for word in words_of(parted) if word not in TITLES)
-    return ABD.sub("abdul", words).split()
+    return ABD.sub("abdul", NGANGA.sub("nganga", words)).split()
 
 
 def without_particles(words: list[str]) -> list[str]:
