@@ -29,6 +29,7 @@ from verification.privacy.corrections import (
     notify_reviewers,
     open_correction,
     take,
+    withdraw,
 )
 from verification.privacy.models import Correction
 from verification.values.local_time import format_nairobi
@@ -105,6 +106,14 @@ def test_correction_of_the_sandbox_has_no_deadline(owner, correction):
         html = owner.page(page, **more)
         assert "None in the sandbox" in html
         assert format_nairobi(correction.due_at, "j M, H:i") not in visible_text(html)
+
+
+def test_withdrawn_correction_is_not_called_answered(owner, correction):
+    withdraw(correction.pk)
+
+    page = visible_text(owner.page("corrections"))
+    assert "Taken back by the person" in page
+    assert "Answered" not in page
 
 
 def test_page_says_how_many_more_requests_for_reports_wait(owner, api, monkeypatch):

@@ -191,6 +191,7 @@ def test_disputed_finding_takes_no_second_form_until_it_is_taken_back(
     assert Correction.objects.get().status == "WITHDRAWN"
     shown = subject.browser.get(page).content.decode()
     assert "Withdrawn" in shown
+    assert "Ended on" in shown
     assert "Withdraw the correction" not in shown
     assert "wrong/" in subject.text()
 
