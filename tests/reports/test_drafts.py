@@ -315,6 +315,7 @@ def test_paid_draft_is_edited_where_its_price_and_payer_stay(api: Api):
         assert problem["code"] == "report-not-editable"
         assert "100.00 KES was paid" in problem["detail"]
         assert why in problem["detail"]
+        assert "cancel the draft" in problem["detail"]
     assert api.report(report["id"])["paymentState"]["status"] == "PAID"
     checks = ["KRA_PIN", "IDENTITY"]
     after = edit(api, report["id"], purpose="Other", checksRequested=checks)

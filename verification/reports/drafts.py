@@ -209,7 +209,7 @@ def _require_same_payment(
         why = f"{fact} by the subject of this draft, and the edit names another one."
     else:
         return
-    raise NotEditable(report.status, why)
+    raise NotEditable(report.status, f"{why} To give the money back, cancel the draft.")
 
 
 def _paid_lines(
