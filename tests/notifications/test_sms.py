@@ -13,7 +13,11 @@ from tests.notifications.messages import (
 )
 from tests.world.clock import let_time_pass
 from tests.world.logs import LogLines
-from verification.notifications.delivery import MAX_ATTEMPTS, send_due_notifications
+from verification.notifications.delivery import (
+    MAX_ATTEMPTS,
+    claim,
+    send_due_notifications,
+)
 from verification.notifications.models import Channel, Notification
 from verification.notifications.outbox import notify
 from verification.notifications.sms import gateway_url
@@ -145,6 +149,18 @@ def test_sms_in_doubt_is_sent_only_once_more(sms_gateway: SmsGateway):
         let_time_pass()
 
     assert len(sms_gateway.sent) == 2
+
+
+def test_sms_that_kills_its_senders_is_in_doubt(sms_gateway: SmsGateway):
+    row = enqueue(sms_message())
+    for _ in range(2):
+        assert claim()
+        let_time_pass()
+    send_due_notifications()
+
+    row.refresh_from_db()
+    assert (row.status, row.error) == ("FAILED", "INTERRUPTED")
+    assert sms_gateway.requests == []
 
 
 def test_sms_in_doubt_holds_off_other_sms_and_no_email(sms_gateway: SmsGateway):

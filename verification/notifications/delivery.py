@@ -57,6 +57,8 @@ RETRY_DELAYS = (
     timedelta(hours=6),
 )
 MAX_ATTEMPTS = len(RETRY_DELAYS) + 1
+# The recipient may have an SMS twice, and no more.
+MOST_IN_DOUBT = 2
 # No job runs as long, so the sender is dead when its lease has ended.
 LEASE = timedelta(seconds=150)
 # One job sends for this long; the next one continues.
@@ -164,7 +166,9 @@ def claim() -> Notification | None:
 
 def attempt(notification: Notification, mailer: Mailer) -> Outcome:
     """Send the notification, or find why not. Returns errors as outcomes."""
-    if notification.attempts > MAX_ATTEMPTS:
+    # An attempt without an outcome may have sent the SMS.
+    is_doubted = notification.channel == Channel.SMS and not notification.error
+    if notification.attempts > (MOST_IN_DOUBT if is_doubted else MAX_ATTEMPTS):
         return Outcome(NotificationError.INTERRUPTED, permanent=True)
     is_code = notification.kind in CODE_KINDS
     if is_code and notification.created_at + CODE_LIFETIME < now():
@@ -185,8 +189,7 @@ def record(notification: Notification, outcome: Outcome) -> bool:
     """Record the outcome. Returns False if another sender has claimed the row since."""
     at = now()
     wait = None if outcome.permanent else next_retry_delay(notification.attempts)
-    # The recipient may have it twice, and no more.
-    if outcome.in_doubt and notification.attempts > 1:
+    if outcome.in_doubt and notification.attempts >= MOST_IN_DOUBT:
         wait = None
     attempts = notification.attempts
     if outcome.is_away:
