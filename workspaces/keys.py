@@ -197,8 +197,11 @@ def rotate(
 ) -> tuple[ApiKey, str]:
     """Issue a successor with the same rights, and set the end of the old key.
 
-    The successor of a key with an expiry lives as long as that key. Raises KeyHasEnded.
+    The successor of a key with an expiry lives as long as that key. Raises KeyHasEnded,
+    TooManyKeys and WorkspaceSuspended.
     """
+    # Before the key, as a workspace that closes does.
+    lock_active_workspace(key.workspace_id)
     endless = ApiKey.objects.filter(pk=key.pk, revoked_at=None)
     if not key.is_usable or not endless.update(revoked_at=old_ends_at):
         raise KeyHasEnded(f"{key} has ended, or is being replaced already.")

@@ -1,8 +1,10 @@
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 from django.utils.timezone import now
 
+from tests.world.threads import start_and_block, uncommitted
 from workspaces import keys
 from workspaces.members import WorkspaceSuspended
 from workspaces.models import ApiKey, Environment, Scope, Workspace, default_scopes
@@ -217,6 +219,20 @@ def test_successor_has_the_same_rights_and_both_keys_work(issue, clock):
     clock.shift(timedelta(hours=24, minutes=1))
     assert keys.find(old_text) is None
     assert keys.find(new_text)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rotation_holds_no_key_while_its_workspace_closes(issue, workspace):
+    key, _ = issue()
+
+    with uncommitted(lambda: workspace.suspend("Closed")):
+        rotation = start_and_block(
+            lambda: keys.rotate(key, old_ends_at=now(), made_by=1)
+        )
+        with transaction.atomic():
+            ApiKey.objects.select_for_update(nowait=True).get(pk=key.pk)
+
+    assert isinstance(rotation.exception(), WorkspaceSuspended)
 
 
 def test_old_key_ends_at_the_given_time(issue):
