@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import IntEnum, StrEnum
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -138,6 +138,11 @@ SMALL_WORDS = frozenset({"of", "the", "and", "for", "in"})
 ABD = re.compile(r"\babd( [aeu][lr]|u[rs])?(?= )")
 # "Ng'ang'a" without its apostrophes; two parts are joined anyway.
 NGANGA = re.compile(r"\bng ang a\b")
+# Between two names of one company
+ALSO_NAMED = re.compile(
+    r"(?<=[\s(])(?:t/a|d/b/a|a/k/a|aka|a\.k\.a\.?|(?:trading|known) as|formerly)(?=\s)",
+    re.IGNORECASE,
+)
 # Letters that Unicode does not decompose into a letter and an accent.
 LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe"}
@@ -387,7 +392,8 @@ def _is_swap_or_vowel(ours: str, theirs: str) -> bool:
 def compare_companies(stated: str | None, given: str | None) -> Comparison | None:
     """Compare a stated company name with a register's; return None if either is blank.
 
-    Legal forms make no difference; the order of words does. A trade or a place counts
+    Legal forms make no difference; the order of words does. Of two names ("Juma Ali t/a
+    Mfano") one suffices. A trade or a place counts
     less than the company's own word: "Bata" is part of "Bata Shoe (Kenya)", but "Kenya"
     is no part of "Kenya Airways".
     """
@@ -410,6 +416,11 @@ def compare_companies(stated: str | None, given: str | None) -> Comparison | Non
         return _compared(Reason.OTHER_ORDER, partial=True)
     if _is_acronym(ours, given) or _is_acronym(theirs, stated):
         return _compared(Reason.INITIALS)
+    pairs = [*product(ALSO_NAMED.split(stated), ALSO_NAMED.split(given))]
+    if len(pairs) > 1 and any(
+        companies_alike(*p) in ACCEPTED_LIKENESSES for p in pairs
+    ):
+        return _compared(Reason.WORDS_LEFT_OUT)
     return _aligned(ours, theirs)
 
 

@@ -19,6 +19,7 @@ from itertools import pairwise
 from rapidfuzz.distance import OSA, JaroWinkler
 
 from verification.providers.name_comparison import (
+    ALSO_NAMED,
     FORMS_ABROAD,
     HOME,
     company_words,
@@ -45,11 +46,6 @@ JOINED = "+"
 WRITTEN = {"x": "ks", "q": "k", "kh": "k", "gh": "g", "dh": "d"}
 _WRITTEN = re.compile("|".join(WRITTEN))
 _HAN = re.compile("[\u3400-\u9fff]")
-# Between two names of one company
-_ALSO_NAMED = re.compile(
-    r"(?<=[\s(])(?:t/a|d/b/a|a/k/a|aka|a\.k\.a\.?|(?:trading|known) as|formerly)(?=\s)",
-    re.IGNORECASE,
-)
 
 # Stated word -> listed word -> likeness. A missing pair has likeness 0.
 WordScores = Mapping[str, Mapping[str, float]]
@@ -87,7 +83,7 @@ def stated_words(name: str, *, is_company: bool) -> list[list[str]]:
     """
     usual = words_of(name, is_company=is_company)
     if is_company:
-        parts = [words_of(part, is_company=True) for part in _ALSO_NAMED.split(name)]
+        parts = [words_of(part, is_company=True) for part in ALSO_NAMED.split(name)]
         return list(filter(None, [usual, *parts] if parts[1:] else [usual]))
     if not usual:
         return []
