@@ -14,7 +14,7 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.fakes.stripe import FakeStripe
-from tests.world.clients import Api
+from tests.world.clients import HOSTED, Api
 from tests.world.orders import PAYER
 from tests.world.payments import (
     PRICE,
@@ -29,6 +29,7 @@ from tests.world.payments import (
 from tests.world.payments import taker as taker
 from tests.world.refunds import GRACE, WANGARI, create_refund
 from tests.world.refunds import paystack_api as paystack_api
+from verification.consents.models import Consent
 from verification.documents.receipts import payment_receipt_pdf
 from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
@@ -45,6 +46,7 @@ from verification.payments.refunds import (
 from verification.payments.registry import provider_named
 from verification.payments.settlement import poll_due_checkouts, settle
 from verification.providers.payment_provider import CheckoutSnapshot, CheckoutState
+from verification.reports.models import Report
 
 
 def came(made: dict[str, Any], amount: int) -> Checkout:
@@ -415,6 +417,24 @@ def test_unfinished_checkout_expires_at_the_provider_when_its_payment_ends(
     first.refresh_from_db()
     assert first.status == "EXPIRED"
     assert given_back() == {"NOT_ASKED": PRICE}
+
+
+@pytest.mark.parametrize("how", ["declines", "objects"])
+def test_checkout_of_a_draft_expires_at_the_provider_when_its_subject_refuses(
+    stripe_taker: FakeStripe, live_api: Api, how: str
+):
+    made = live_api.create(candidate_item(consent=HOSTED), draft=True)
+    checkout = open_page(made)
+    poll_checkouts(checkout)
+    assert checkout.status == "OPEN"
+    if how == "declines":
+        Consent.objects.update(status="DECLINED")
+    else:
+        Report.objects.update(restricted_at=now())
+
+    poll_checkouts(checkout)
+
+    assert checkout.status == "EXPIRED"
 
 
 @pytest.fixture

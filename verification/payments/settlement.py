@@ -27,6 +27,7 @@ from django.db.models import Q
 
 from verification.checks.due_checks import schedule_checks
 from verification.checks.events import payment_event
+from verification.consents.models import is_consent_refused
 from verification.jobs.claims import claim_due, schedule_next_run
 from verification.jobs.queue import beat, job, schedule_job
 from verification.notifications.outbox import notify
@@ -250,7 +251,11 @@ def _unpayable_checkouts(checkouts: Sequence[Checkout]) -> set[UUID]:
         | Q(status=PaymentStatus.EXPIRED, report__status=ReportStatus.DRAFT),
         pk__in=[checkout.payment_id for checkout in unfinished],
     )
-    payable = set(payments.values_list("pk", flat=True)) if unfinished else set()
+    payable = {
+        payment.pk
+        for payment in payments.select_related("report__consent")
+        if not is_consent_refused(payment.report)
+    }
     return {c.pk for c in unfinished if c.payment_id not in payable}
 
 
