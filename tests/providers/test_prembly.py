@@ -58,8 +58,28 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
         ),
         ({"dateOfBirth": "1990-04-03"}, {"date_of_birth": "1990-03-04"}, [], None),
         *(
-            ({"dateOfBirth": "1990-01-31"}, {"date_of_birth": day}, [], 5)
-            for day in ("31-01-1990", "31/01/1990", "31 January 1990")
+            (
+                {"dateOfBirth": "1990-01-31"},
+                {"date_of_birth": day, "dob": None},
+                [],
+                5,
+            )
+            for day in (
+                "31-01-1990",
+                "31/01/1990",
+                "31 January 1990",
+                "31/01/1990 12:00:00 AM",
+            )
+        ),
+        # A nil date is no birthday.
+        *(
+            (
+                {"dateOfBirth": "1990-01-31"},
+                {"date_of_birth": nil, "dob": nil},
+                [],
+                None,
+            )
+            for nil in ("1900-01-01", "0001-01-01T00:00:00", "1001-07-28")
         ),
         ({}, {"date_of_death": "2020-01-01"}, ["DECEASED"], 100),
         ({}, {"dod": "2020-01-01"}, ["DECEASED"], 100),

@@ -75,7 +75,7 @@ LIMITED = frozenset({"limited", "ltd", "plc", "llp"})
 # The Commissioner for Co-operative Development numbers them.
 COOPERATIVE = re.compile(r"CS\W*(NO\W*)?\d", re.IGNORECASE)
 OTHER_REGISTER = "Co-operatives are not in the business register."
-# Texts that registers write in place of a date of death.
+# Texts and dates that registers write in place of a date of death or birth.
 NIL = {"", "n/a", "na", "none", "null", "nil", "not available"}
 LAST_NIL_DAY = "1901-01-01"
 GENDERS = {"f": "FEMALE", "female": "FEMALE", "m": "MALE", "male": "MALE"}
@@ -143,8 +143,10 @@ def identity_finding(
 ) -> Finding:
     record = person or Person()
     stated, same_birth = subject.get("dateOfBirth"), None
-    if record.born_on and stated:
-        same_birth = _same_birth(stated, record.born_on)
+    # Nobody alive was born before the nil dates.
+    born = record.born_on if (record.born_on or "") > LAST_NIL_DAY else None
+    if born and stated:
+        same_birth = _same_birth(stated, born)
     match = name_match(subject, record.name)
     flags = name_flags(subject, match)
     if person is None:
@@ -164,7 +166,7 @@ def identity_finding(
             "idNumber": subject.get("idNumber"),
             "serialNumber": record.serial_number,
             "fullName": record.name,
-            "dateOfBirth": record.born_on,
+            "dateOfBirth": born,
             "gender": GENDERS.get((record.gender or "").casefold()),
             "citizenship": record.citizenship,
             "placeOfBirth": record.place_of_birth,

@@ -398,9 +398,10 @@ def clean_text(value: Any, absent: Collection[str] = ()) -> str | None:
 def _iso_date(text: str, formats: Collection[str]) -> str | None:
     with suppress(ValueError):
         return date.fromisoformat(text[:10]).isoformat()
+    day = re.sub(r" \d\d?:\d\d.*", "", text)
     for form in formats:
         with suppress(ValueError):
-            return datetime.strptime(text, form).date().isoformat()  # noqa: DTZ007
+            return datetime.strptime(day, form).date().isoformat()  # noqa: DTZ007
     return None
 
 
