@@ -353,6 +353,18 @@ def test_same_name_alone_twice_is_found(admin):
     assert faults(page) == ["Row 4, Full name: The same as in row 3"]
 
 
+def test_name_alone_of_an_earlier_file_is_pointed_out(admin):
+    CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+    sender = Sender(admin, choice("AML_SCREENING"))
+    headings = ["Name", "Your reference"]
+    sender.order(csv_file(headings, ["Wanjiku Kamau", "1"]))
+
+    page = sender.send(csv_file(headings, ["Otieno", "2"], ["Wanjiku Kamau", "3"]))
+
+    earlier = Report.objects.get().pk
+    assert f'Row 3 · <a href="{admin.url("reports-detail", report=earlier)}"' in page
+
+
 def test_rows_of_a_colleague_are_not_mended(sender, owner):
     sender.upload(people(*FAULTY))
 

@@ -336,6 +336,21 @@ def test_report_about_the_same_subject_is_shown_before_the_order(officer, api: A
     assert "Ordered for KES 50.00." in officer.press("order")
 
 
+def test_report_about_the_same_name_alone_is_shown_before_the_order(admin, api: Api):
+    CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
+    officer = Officer(admin, choice("AML_SCREENING"))
+    named = {**WANJIKU, "subject-idNumber": "", "subject-fullName": "WANJIKU  Kamau"}
+    officer.quote(**named, **attested())
+    screening = {"checksRequested": ["AML_SCREENING"]}
+    made = api.create(person(idNumber=None) | screening)["id"]
+
+    page = officer.press("order")
+
+    assert "there is a report about this subject from <time" in page
+    assert made in page
+    assert made not in officer.quote(**{"subject-fullName": "Otieno Kamau"})
+
+
 def test_subject_of_many_reports_is_ordered_again(officer, api: Api):
     for _ in range(4):
         api.create(person())

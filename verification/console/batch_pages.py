@@ -483,12 +483,14 @@ def _others(
     place: Place, judged: Judged, quote: orders.Quote
 ) -> list[tuple[int, Report]]:
     """Return newer reports about subjects of the file, each with its row."""
-    rows = {
-        order.subject.in_workspace(*place.client.where).id: row.line.number
-        for row, order in zip(judged.rows.rows, quote.orders, strict=True)
-    }
+    rows: dict[UUID | str, int] = {}
+    for row, order in zip(judged.rows.rows, quote.orders, strict=True):
+        subject, number = order.subject, row.line.number
+        rows[subject.in_workspace(*place.client.where).id] = number
+        if subject.has_name_alone:
+            rows[subject.search_name] = number
     found = orders.same_subject_reports(place.client, quote.orders)
-    return [(rows[report.subject_id], report) for report in found]
+    return [(rows.get(x.subject_id) or rows[x.search_name], x) for x in found]
 
 
 def _ends(rows: Sequence[Row]) -> Sequence[Row]:

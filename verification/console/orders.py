@@ -20,7 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet, prefetch_related_objects
+from django.db.models import Q, QuerySet, prefetch_related_objects
 from django.utils.translation import gettext_lazy as _
 
 from verification import links
@@ -48,6 +48,7 @@ from verification.reports.models import (
     PaymentMode,
     Report,
     ReportStatus,
+    Subject,
     SubjectType,
 )
 from verification.reports.pricing import (
@@ -546,14 +547,18 @@ def _quoted_lines(
 
 def same_subject_reports(client: Client, orders: Sequence[Order]) -> list[Report]:
     """Return newer reports about the subjects, which might be the same orders."""
-    subjects = [one.subject.in_workspace(*client.where).id for one in orders]
-    return list(_newer_reports(client, subjects)[:MOST_OTHERS])
+    return list(_newer_reports(client, [x.subject for x in orders])[:MOST_OTHERS])
 
 
-def _newer_reports(client: Client, subject_ids: Iterable[Any]) -> QuerySet[Report]:
+def _newer_reports(client: Client, subjects: Sequence[Subject]) -> QuerySet[Report]:
+    ids = [one.in_workspace(*client.where).id for one in subjects]
+    about = Q(subject_id__in=ids)
+    # Such a person has another id in each report.
+    if names := [one.search_name for one in subjects if one.has_name_alone]:
+        about |= Q(search_name__in=names, subject_type=SubjectType.INDIVIDUAL)
     found = Report.objects.filter(
+        about,
         **client.lookups,
-        subject_id__in=list(subject_ids),
         created_at__gt=now() - SAME_SUBJECT,
         erased_at=None,
     )
@@ -578,7 +583,7 @@ def require_known(
 ) -> None:
     """Raise QuoteChanged if another report is about a subject and not `known` by id."""
     reports = [new.report for new in created]
-    found = _newer_reports(client, (report.subject_id for report in reports))
+    found = _newer_reports(client, [Subject(one.subject or {}) for one in reports])
     others = found.exclude(pk__in=[report.pk for report in reports])
     newest = others.values_list("pk", flat=True)[:MOST_OTHERS]
     if not {str(pk) for pk in newest} <= set(known):

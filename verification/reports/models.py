@@ -413,6 +413,13 @@ class Subject:
         """The folded name for searches, cut to what fits in an index."""
         return fold_name(self.name).encode()[:SEARCH_BYTES].decode(errors="ignore")
 
+    @property
+    def has_name_alone(self) -> bool:
+        """True for a person about whom nothing is known that namesakes do not share."""
+        members = (*IDENTIFIERS, "dateOfBirth", "email", "phone")
+        is_known = any(map(self.members.get, members))
+        return self.type == SubjectType.INDIVIDUAL and not is_known
+
     def in_workspace(
         self, workspace_id: UUID, environment: str, row_id: UUID | None = None
     ) -> KnownSubject:
