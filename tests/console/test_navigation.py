@@ -174,9 +174,14 @@ def test_finder_names_reports_pages_and_actions(owner, api: Api):
 
     found = owner.page("find", query={"search": "wanjiku"})
     assert owner.url("reports-detail", report=made) in found
-    assert "1 report found" in found
+    assert "1 report listed" in found
     assert owner.url("keys-create") in owner.page("find", query={"search": "create"})
     assert owner.url("webhooks") in owner.page("find", query={"search": "WEBH"})
+    # More match than are listed.
+    api.create(*(person(idNumber=f"2222222{n}") for n in range(5)))
+    found = owner.page("find", query={"search": "wanjiku"})
+    assert "5 reports listed" in found
+    assert "All reports that match" in found
 
 
 def test_search_opens_its_only_match_and_lists_several(owner, api: Api):
