@@ -151,6 +151,21 @@ def test_sms_in_doubt_is_sent_only_once_more(sms_gateway: SmsGateway):
     assert len(sms_gateway.sent) == 2
 
 
+def test_sms_in_doubt_is_sent_once_more_after_other_failures(sms_gateway: SmsGateway):
+    unclear, refused = (201, "not JSON"), (503, "Busy")
+    row = enqueue(sms_message())
+    outcomes = []
+    for sms_gateway.broken in (refused, unclear, refused, unclear):
+        send_due_notifications()
+        row.refresh_from_db()
+        outcomes.append((row.status, row.error))
+        let_time_pass()
+
+    in_doubt = ("PENDING", "INTERRUPTED")
+    failed = ("FAILED", "INTERRUPTED")
+    assert outcomes == [("PENDING", "NOT_TAKEN"), in_doubt, in_doubt, failed]
+
+
 def test_sms_that_kills_its_senders_is_in_doubt(sms_gateway: SmsGateway):
     row = enqueue(sms_message())
     for _ in range(2):

@@ -18,7 +18,7 @@ from email.utils import parseaddr
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives, get_connection
 from django.db import transaction
-from django.db.models import Min, Q, QuerySet
+from django.db.models import Case, F, Min, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
 from verification import links
@@ -144,8 +144,10 @@ def _postpone(channel: str, until: datetime) -> None:
         channel=channel, next_attempt_at__lte=Now(), leased_until=None
     )
     free = due.select_for_update(no_key=True, skip_locked=True).values("pk")
+    in_doubt = When(error=NotificationError.INTERRUPTED, then=F("error"))
+    away = Value(NotificationError.UNREACHABLE)
     Notification.objects.filter(pk__in=free).update(
-        next_attempt_at=until, error=NotificationError.UNREACHABLE
+        next_attempt_at=until, error=Case(in_doubt, default=away)
     )
 
 
@@ -188,10 +190,14 @@ def attempt(notification: Notification, mailer: Mailer) -> Outcome:
 def record(notification: Notification, outcome: Outcome) -> bool:
     """Record the outcome. Returns False if another sender has claimed the row since."""
     at = now()
-    wait = None if outcome.permanent else next_retry_delay(notification.attempts)
-    if outcome.in_doubt and notification.attempts >= MOST_IN_DOUBT:
-        wait = None
     attempts = notification.attempts
+    wait = None if outcome.permanent else next_retry_delay(attempts)
+    # An attempt without an outcome may have sent the SMS, too.
+    unknown = {"", NotificationError.INTERRUPTED}
+    is_sms = notification.channel == Channel.SMS
+    was_in_doubt = is_sms and attempts > 1 and notification.error in unknown
+    if outcome.in_doubt and was_in_doubt:
+        wait = None
     if outcome.is_away:
         attempts -= 1
         is_too_old = notification.created_at + MAX_WAIT <= at
@@ -206,6 +212,10 @@ def record(notification: Notification, outcome: Outcome) -> bool:
         status = NotificationStatus.WITHHELD
     else:
         status = NotificationStatus.PENDING if wait else NotificationStatus.FAILED
+    error = outcome.error or ""
+    if was_in_doubt and status == NotificationStatus.PENDING:
+        # Later failures do not end the doubt.
+        error = NotificationError.INTERRUPTED
     own_claim = Notification.objects.filter(
         pk=notification.pk, fence=notification.fence, leased_until__isnull=False
     )
@@ -215,7 +225,7 @@ def record(notification: Notification, outcome: Outcome) -> bool:
             next_attempt_at=at + wait if wait else None,
             leased_until=None,
             attempts=attempts,
-            error=outcome.error or "",
+            error=error,
             provider_reference=outcome.reference,
             sent_at=at if status == NotificationStatus.SENT else None,
         )
