@@ -173,6 +173,10 @@ def test_locked_link_does_not_deny_the_checks_of_a_granted_consent(api, ask):
     assert api.report(visitor.report_id)["status"] == "RUNNING"
     assert "This link is locked" in page
     assert "Nothing was checked" not in page
+    # Nor does it offer an answer that the request takes no more.
+    text = visible_text(page)
+    assert "Is this the wrong person? Then tell Acacia Lenders, or" in text
+    assert visitor.get("not-me")["Location"] == visitor.page
 
 
 @pytest.mark.usefixtures("new_minute")

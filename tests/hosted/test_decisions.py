@@ -12,6 +12,8 @@ from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.notifications.models import Block
 from verification.notifications.recipients import block
+from verification.privacy.models import Origin
+from verification.privacy.objections import object_to_use
 
 pytestmark = pytest.mark.django_db
 
@@ -317,6 +319,18 @@ def test_grant_names_the_client_for_an_unreachable_payer(ask):
 
     assert "was asked to pay" not in page
     assert "Somebody else has to pay, and Acacia Lenders has the link for it." in page
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_page_says_that_the_subject_ended_the_checks_by_an_objection(ask, draft):
+    visitor = granted(ask, draft=draft)
+    object_to_use(visitor.report_id, Origin.SUBJECT, requested_by="subject")
+
+    page = visible_text(visitor.text())
+
+    assert "You objected. Checks that had not started are not made." in page
+    assert "has cancelled" not in page
+    assert "gets the results" not in page
 
 
 def test_pages_of_a_withdrawal_tell_what_was_made(api, ask):

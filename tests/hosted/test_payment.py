@@ -133,6 +133,9 @@ def test_paid_draft_waits_for_its_launch(api: Api):
 
     assert "The checks begin when Acacia Lenders says so" in visitor.reads()
     assert api.report(visitor.report_id)["status"] == "DRAFT"
+    # The payer does not read whether the subject refused or objected.
+    Report.objects.update(restricted_at=now())
+    assert "you get your money back. If you have questions" in visitor.reads()
 
 
 STATES_OF_CHECKS = [

@@ -16,7 +16,7 @@ from pypdf import PdfReader
 from tests.hosted.test_notices import REFEREE
 from tests.hosted.test_pages import PAGE_BYTES, size_of
 from tests.world.clients import Api, person
-from tests.world.subject import BORN, Visitor, newest_code, visible_text
+from tests.world.subject import BORN, EVIDENCE, Visitor, newest_code, visible_text
 from verification.checks import finding_words
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckResult
@@ -29,6 +29,7 @@ from verification.notifications.recipients import block
 from verification.privacy.models import Correction, Origin, RequestKind
 from verification.privacy.personal_data import erase_reports
 from verification.privacy.requests import open_request
+from verification.privacy.withdrawals import withdraw
 from verification.providers import kra, metropol, prembly, screening
 from verification.reports.hosted_links import RESEND_INTERVAL
 from verification.reports.models import Report
@@ -609,6 +610,14 @@ def test_page_says_that_a_finding_is_risky_disputed_or_restricted(api: Api, ask:
     assert "You said that this is wrong. It is being looked into." in text
     assert ", or later: an open question about it is settled first" in text
     assert f"{request.number}, National identity: Received" in pdf_text(visitor)
+
+    # Staff can withdraw both for the subject.
+    withdraw(visitor.consent.pk, 1, EVIDENCE, "")
+    Correction.objects.update(status="WITHDRAWN", decided_by="a", decided_at=now())
+    text = visible_text(visitor.get(lang="sw").content.decode())
+    assert "Ridhaa yako iliondolewa: " in text
+    assert ": Limeondolewa" in text
+    assert "Uliondoa" not in text
 
 
 @pytest.mark.usefixtures("new_minute")

@@ -430,7 +430,8 @@ def not_me(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     context = base_context(request, visited)
     if consent.status == ConsentStatus.DECLINED:
         return render_page(request, "not_me_done", context)
-    if visited.stage not in NOT_ME_STAGES:
+    is_asked = consent.status == ConsentStatus.PENDING
+    if not is_asked or visited.stage not in NOT_ME_STAGES:
         return pages.redirect(consent.pk)
     if request.method != "POST":
         return render_page(request, "not_me", context)
@@ -573,6 +574,7 @@ def base_context(request: HttpRequest, visited: OpenConsent) -> Context:
         else "",
         "is_company": consent.report.subject_type == SubjectType.COMPANY,
         "is_test": consent.report.environment == Environment.SANDBOX,
+        "is_answered": consent.status != ConsentStatus.PENDING,
         "timezone": timezone_of(consent.report),
         "can_renew": visited.stage == Stage.EXPIRED
         and consent_links.can_visitor_renew(consent.report),

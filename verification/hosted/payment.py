@@ -25,6 +25,7 @@ from django.views.decorators.http import require_safe
 
 from verification import links
 from verification.checks.models import ordered_results
+from verification.consents.models import is_consent_refused
 from verification.consents.subject_messages import addresses_of, is_reachable
 from verification.documents.receipts import payment_receipt_pdf
 from verification.hosted.blocks import block_page
@@ -72,7 +73,7 @@ from verification.payments.registry import (
 )
 from verification.payments.settlement import is_being_polled, poll_soon
 from verification.providers.payment_provider import PaymentMethod, PromptFailure
-from verification.reports.models import PaymentMode
+from verification.reports.models import PaymentMode, ReportStatus
 from verification.values.clock import now
 from verification.values.masking import mask_end
 from verification.web.pages import allow_sources, attachment
@@ -662,6 +663,8 @@ def receipt_context(payment: Payment, counted: list[Checkout]) -> dict[str, Any]
         "unreturned": [
             (c.number, amounts) for c in counted if (amounts := unreturned_amounts(c))
         ],
+        "is_refused": payment.report.status == ReportStatus.DRAFT
+        and is_consent_refused(payment.report),
         "is_left_to_staff": any(
             unfinished_part(c) and is_left_to_staff(c) for c in counted
         ),

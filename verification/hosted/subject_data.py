@@ -486,7 +486,7 @@ def _consent_text(one: SubjectReport) -> str:
     words = {
         ConsentRecord.Decision.GRANTED: _("You agreed"),
         ConsentRecord.Decision.DECLINED: _("You did not agree"),
-        ConsentRecord.Decision.WITHDRAWN: _("Withdrawn"),
+        ConsentRecord.Decision.WITHDRAWN: _("Your consent was withdrawn"),
         ConsentRecord.Decision.EXPIRED: _("Not answered in time"),
     }
     return "; ".join(
