@@ -147,6 +147,7 @@ def test_subject_gets_a_receipt_with_the_document(api: Api):
     grant(consent.pk, 1, EVIDENCE)
     (message,) = sent()
     assert record.number in message.body
+    assert "Ina maandishi kamili uliyoonyeshwa." in message.body
     ((name, content, kind),) = message.attachments
     assert (name.endswith(".pdf"), kind) == (True, "application/pdf")
     assert content.startswith(b"%PDF")

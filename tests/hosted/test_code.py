@@ -9,6 +9,7 @@ import time_machine
 from django.contrib.auth.models import User
 from django.test import Client
 
+from tests.documents.test_consent_receipts import pdf_text
 from tests.world.clients import Api
 from tests.world.subject import Visitor, newest_code, visible_text
 from verification.consents.links import (
@@ -30,6 +31,7 @@ from verification.notifications.models import (
 )
 from verification.notifications.outbox import OutgoingMessage, is_sendable
 from verification.notifications.recipients import block
+from verification.notifications.templates import write_email
 from verification.reports.hosted_links import RESEND_INTERVAL
 from workspaces.create import create_workspace
 from workspaces.models import Member
@@ -286,6 +288,14 @@ def test_subject_without_a_code_can_decline(visitor: Visitor):
     assert visitor.consent.status == "DECLINED"
     kept = evidence(visitor)
     assert (kept["codeSentTo"], kept["text"]) == ("", "")
+    # No receipt claims a text that the subject has not seen.
+    (mail,) = Notification.objects.filter(kind=Kind.CONSENT_RECEIPT)
+    assert "the exact text" not in write_email(mail).text
+    assert "SHA-256" not in reads(visitor)
+    receipt = pdf_text(visitor.get("receipt.pdf").content)
+    assert "SHA-256" not in receipt
+    assert "of the text" not in receipt
+    assert "The exact text" not in receipt
 
 
 def test_minor_can_decline_without_a_code(ask_minor: Any):

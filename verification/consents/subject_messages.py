@@ -145,6 +145,7 @@ def consent_receipt(report: Report, record: ConsentRecord) -> list[OutgoingMessa
         "reason": reason if reason in REASON_CODES else "",
         "made": (record.evidence or {}).get("made", ""),
         "byStaff": record.is_by_staff,
+        "hasText": record.notice_sha256 is not None,
         "isCompany": report.subject_type == SubjectType.COMPANY,
         "recordId": str(record.pk),
         "link": links.consent_url(record.consent_id, record.generation),
