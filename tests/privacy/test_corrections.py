@@ -537,6 +537,20 @@ def test_answer_has_a_link_that_works_when_the_last_has_expired(api: Api):
     assert "The link works until" in write_email(told).text
 
 
+def test_receipt_has_no_link_that_has_expired(api: Api):
+    report_id = create_wrong_report(api)
+    with transaction.atomic():
+        renew_access_link(locked_reports().get(pk=report_id))
+
+    # The subject comes by the link of another report.
+    with time_machine.travel(now() + settings.ACCESS_LINK_DAYS * DAY + DAY):
+        dispute(report_id)
+
+    told = Notification.objects.get(kind="CORRECTION_RECEIPT")
+    assert told.context["link"] == ""
+    assert "open this link" not in write_email(told).text
+
+
 def test_decision_without_a_reason_is_refused(api: Api):
     correction = in_review(api)
     run_again(api, correction, idNumber=RIGHT)

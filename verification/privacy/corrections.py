@@ -34,6 +34,7 @@ from verification.backoffice.approvals import DecisionRefused
 from verification.backoffice.models import ActorKind
 from verification.checks.due_checks import wake_up
 from verification.checks.models import CheckDefinition, CheckResult, ResultStatus
+from verification.consents.links import opens_data
 from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import refresh_case
 from verification.decisions.decide import take_back_outdated
@@ -623,7 +624,7 @@ def _subject_messages(
     if correction.status in {C.CORRECTED, C.CONFIRMED}:
         # The link that the subject has used may have expired since.
         link = link_of(report, now(), links.consent_url)
-    elif consent and consent.token_digest:
+    elif consent and opens_data(consent, now()):
         link = {"link": links.consent_url(consent.pk, consent.generation)}
     context = {
         **report.workspace.requester.message_context,
