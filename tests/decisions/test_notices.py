@@ -942,5 +942,5 @@ def test_pdf_offers_no_review_that_nobody_can_ask_for(
     offer = "You can ask for a review by a person"
     assert offer in text()
     request_review(AdverseNotice.objects.get().pk)
-    assert "Rules decided this automatically." in text()
+    assert "Rules decided this automatically, without a person." in text()
     assert offer not in text()

@@ -271,7 +271,7 @@ def test_decline_without_a_person_offers_a_review(api: Api, subject: Visitor):
 
     text = visible_text(proved(visitor))
 
-    assert "No person has looked at it." in text
+    assert "decided this automatically, without a person." in text
     assert ASK in text
     assert visitor.get("/review").status_code == 405
     assert not SubjectRequest.objects.filter(kind="REVIEW").exists()
@@ -300,6 +300,7 @@ def test_decision_of_a_person_answers_the_review(
     text = visible_text(visitor.text())
     assert "your application is approved" in text
     assert "A person looked at it on" in text
+    assert "No person" not in text
     sent = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
     assert sent.context["link"].endswith("/notice")
     # The link of a consent that the subject gave does not expire.
