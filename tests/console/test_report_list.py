@@ -226,6 +226,7 @@ def test_several_drafts_are_launched_for_the_price_that_was_shown(officer, api):
 
     assert answer.status_code == 303
     assert not Report.objects.filter(status="DRAFT").exists()
+    assert "1 report stays as it is" in said(choose(officer, "launch", waiting))
     assert f"Launch for KES {before - api.account.balance:,.2f}" in quote
 
 

@@ -434,6 +434,8 @@ def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
     ]
     drafts = {report.pk for report in quoted.drafts} | {one.pk for one, _ in refused}
     refused += [(one, NOT_A_DRAFT) for one in chosen.reports if one.pk not in drafts]
+    if not quoted.drafts:
+        return chosen.render("many_done", refused=refused)
     return chosen.render(
         "many_launch",
         error=error,
