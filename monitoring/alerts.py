@@ -59,7 +59,13 @@ LEVEL_RANKS = {
 }
 FLAG_RANKS = {"LOW": 0, "MEDIUM": 1, "HIGH": 2}
 # Flags that only a source which tells this output field can raise.
-FLAG_FIELDS = {"PIN_INACTIVE": "pinStatus", "DECEASED": "lifeStatus"}
+FLAG_FIELDS = {
+    "PIN_INACTIVE": "pinStatus",
+    "DECEASED": "lifeStatus",
+    "ADVERSE_LISTING": "listingStatus",
+}
+# Null in a result of unknown level, these were left open.
+LEFT_OPEN = ("pinStatus", "listingStatus")
 ALERT_RANKS = list(Severity)
 TITLES = {"riskLevel": "risk level changed", "flags": "flags changed"}
 MESSAGE_LENGTH = 1000
@@ -264,13 +270,15 @@ def _move_baseline(
 
 
 def snapshot_of(result: CheckResult, old: Snapshot | None = None) -> Snapshot:
-    """Return the result's snapshot; what its source never tells is as in `old`.
+    """Return the result's snapshot; what its source does not tell is as in `old`.
 
     That is the output fields, flags that rest on them, and a risk level that would fall
     or be unknown for their want.
     """
     finding = result.finding or {}
     untold = {*(finding.get("evidence") or {}).get("fieldsNotTold", [])}
+    if result.risk_level == RiskLevel.UNKNOWN:
+        untold |= {f for f in LEFT_OPEN if finding["details"].get(f, "") is None}
     before = old or {"riskLevel": result.risk_level, "flags": {}, "details": {}}
     kept = {
         code: severity

@@ -155,6 +155,13 @@ DEAD = "HIGH", {"DECEASED": "HIGH"}, {"lifeStatus": "DECEASED", "citizenship": "
 UNTOLD = ["lifeStatus", "citizenship"]
 BLIND = "UNKNOWN", {}, {"lifeStatus": None, "citizenship": None}, UNTOLD
 OTHER_NAME = "MEDIUM", {"NAME_MISMATCH": "MEDIUM"}, BLIND[2], UNTOLD
+# Answers of sources that tell the state, and leave it open once.
+ACTIVE = "LOW", {}, {"pinStatus": "ACTIVE"}, []
+SUSPENDED = "HIGH", {"PIN_INACTIVE": "HIGH"}, {"pinStatus": "SUSPENDED"}, []
+NO_STATE = "UNKNOWN", {}, {"pinStatus": None}, []
+LISTED = "HIGH", {"ADVERSE_LISTING": "HIGH"}, {"listingStatus": "LISTED"}, []
+NO_LISTING = "UNKNOWN", {}, {"listingStatus": None}, []
+NO_RECORD = "MEDIUM", {"NO_CREDIT_RECORD": "MEDIUM"}, NO_LISTING[2], []
 
 
 @pytest.mark.parametrize(
@@ -167,9 +174,13 @@ OTHER_NAME = "MEDIUM", {"NAME_MISMATCH": "MEDIUM"}, BLIND[2], UNTOLD
         ([BLIND, DEAD], [("CRITICAL", "new flag DECEASED")]),
         ([DEAD, OTHER_NAME], [("WARNING", "IDENTITY: new flag NAME_MISMATCH.")]),
         ([ALIVE, OTHER_NAME], [("WARNING", "level went from LOW to MEDIUM")]),
+        ([SUSPENDED, NO_STATE, SUSPENDED], []),
+        ([SUSPENDED, NO_STATE, ACTIVE], [("INFO", "flag PIN_INACTIVE gone")]),
+        ([LISTED, NO_LISTING, LISTED], []),
+        ([LISTED, NO_RECORD], [("WARNING", "flag ADVERSE_LISTING gone")]),
     ],
 )
-def test_what_a_source_never_tells_is_no_change(api: Api, made, answers, alerts):
+def test_what_a_source_does_not_tell_is_no_change(api: Api, made, answers, alerts):
     Baseline.objects.all().delete()
     for level, flags, details, untold in answers:
         run = launch_next_run(api)
