@@ -85,6 +85,7 @@ def test_waiting_or_cancelled_message_is_not_sent_again(admin_client: Client):
         (None, "is sent again"),
         ("replaced", "newer link"),
         ("expired", "EXPIRED"),
+        ("locked", "is locked"),
         ("cancelled", "needs no link"),
     ],
 )
@@ -99,6 +100,8 @@ def test_request_is_sent_again_only_while_its_link_takes_an_answer(
         consent_links.renew(Consent.objects.get().pk)
     elif end == "expired":
         Consent.objects.update(expires_at=now())
+    elif end == "locked":
+        Consent.objects.update(locks=len(Consent.LOCK_DURATIONS) + 1)
     elif end == "cancelled":
         api.post(f"/reports/{report_id}/cancel")
 

@@ -10,6 +10,7 @@ from verification.backoffice.model_admin import (
     empty_filter,
 )
 from verification.consents.links import consent_links, opens_data
+from verification.consents.models import Consent
 from verification.decisions import notices
 from verification.notifications import outbox
 from verification.notifications.models import Block, Channel, Kind, Notification
@@ -115,9 +116,11 @@ def _require_open_link(message):
             else:
                 links.require_renewable(report, row, at)
                 is_open = row.expires_at is None or row.expires_at > at
-            if is_open:
-                return
-            raise NotResendable("Its link has expired: send a new link instead.")
+            if not is_open:
+                raise NotResendable("Its link has expired: send a new link instead.")
+            if isinstance(row, Consent) and row.is_locked_for_good:
+                raise NotResendable("Its link is locked: send a new link instead.")
+            return
     raise NotResendable("A newer link has taken the place of its link.")
 
 
