@@ -33,6 +33,7 @@ from verification.decisions.models import DecisionStatus
 from verification.golive.models import Status as GoLive
 from verification.notifications.models import (
     Channel,
+    DailyCount,
     NotificationError,
     NotificationStatus,
 )
@@ -210,12 +211,17 @@ def test_removal_of_a_member_names_the_working_keys_that_they_made(owner, admin,
         admin.post("keys-create", {"name": name, "scopes": ["reports:read"]})
     keys.revoke(ApiKey.objects.get(name="Ended"))
 
-    page = owner.page(**remove)
+    def listed():
+        page = owner.page(**remove)
+        return re.findall(r"<li>.*?</li>", page.partition("go on working")[2])
 
-    listed = page.partition("go on working")[2]
-    (item,) = re.findall(r"<li>.*?</li>", listed)
+    (item,) = listed()
     assert f'href="{owner.url("keys")}"' in item
     assert "Loans" in item
+    # Staff issue the first key of production, and send it to an owner.
+    admin.member.role = Role.OWNER
+    admin.member.save()
+    assert [str(api.key) in item for item in listed()] == [True, False]
 
 
 def test_revoked_key_is_refused_at_once(owner, api, live_api):
@@ -535,6 +541,22 @@ def test_member_without_a_workspace_of_their_own_is_offered_one(owner, viewer):
     new = Workspace.objects.exclude(pk=owner.workspace.pk).get()
     assert str(new.pk) in page
     assert not is_offered(owner)
+
+
+def test_user_opens_one_workspace_a_day(owner):
+    """Else the invitations of each would use up the limit of all newcomers."""
+    owner.post("settings-close", {"password": PASSWORD})
+    owner.http.post("/console/new")
+    new = Workspace.objects.exclude(pk=owner.workspace.pk)
+    new.get().suspend(CLOSED_REASON)
+
+    page = owner.http.post("/console/new", follow=True).content.decode()
+
+    assert "You opened one today. Open the next tomorrow." in page
+    assert new.count() == 1
+    DailyCount.objects.all().delete()
+    owner.http.post("/console/new")
+    assert new.count() == 2
 
 
 def test_member_of_several_workspaces_chooses_one(owner, another_api):

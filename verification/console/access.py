@@ -13,6 +13,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Q
 from django.db.models.functions import Least
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -274,9 +275,12 @@ def change_role(place: Place, member: UUID) -> HttpResponse:
 def remove_member(place: Place, member: UUID) -> HttpResponse:
     other = _get_member(place, member)
     if place.request.method != "POST":
-        working = keys.working_keys(place.workspace)
-        made = working.filter(made_by_user=other.user_id).order_by("id")
-        return place.render("members/remove", {"other": other, "keys": made})
+        known = Q(made_by_user=other.user_id)
+        if other.role == Role.OWNER:
+            # An owner gets the first production key, which staff issue.
+            known |= Q(made_by_user=None)
+        working = keys.working_keys(place.workspace).filter(known).order_by("id")
+        return place.render("members/remove", {"other": other, "keys": working})
     with place.refusing(REFUSALS, "members"), transaction.atomic():
         place.record("member.removed", other)
         members.remove(place.member, other)

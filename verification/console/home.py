@@ -9,11 +9,14 @@ from datetime import timedelta
 from pprint import pformat
 from typing import Any, NamedTuple
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
@@ -33,6 +36,7 @@ from verification.console.workspace import CLOSED_REASON
 from verification.decisions.case_list import standings_of
 from verification.decisions.notices import reports_under_correction
 from verification.figures.summary import Days, Figures, read_steps
+from verification.notifications.recipients import count_today
 from verification.providers.sandbox import list_reserved_numbers
 from verification.reports.models import Report
 from verification.reports.request import RuleContext, catalogue, find_faults
@@ -62,12 +66,19 @@ def home(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def create_workspace(request: HttpRequest) -> HttpResponse:
-    """Create a workspace for a user who owns none, such as an invited member."""
+    """Create a workspace for a user who owns none, such as an invited member.
+
+    A user creates one a day, as the invitations of each count towards its own limit.
+    """
     assert isinstance(request.user, User)  # noqa: S101
     owned = _owned_by(request.user)
-    if not owned.exists():
-        create_own_workspace(request.user)
-    return HttpResponseRedirect(dashboard_url(owned[0]))
+    with transaction.atomic():
+        if not owned.exists() and count_today(f"workspaces:{request.user.pk}", 1):
+            create_own_workspace(request.user)
+    if member := owned.first():
+        return HttpResponseRedirect(dashboard_url(member))
+    messages.error(request, _("You opened one today. Open the next tomorrow."))
+    return HttpResponseRedirect(f"{reverse('console:home')}?all")
 
 
 def _owned_by(user: Any) -> QuerySet[Member]:
