@@ -23,11 +23,13 @@ from tests.world.refunds import (
 from tests.world.refunds import paystack_api as paystack_api
 from verification.db.startup import DatabaseRefused
 from verification.payments import reconciliation
+from verification.payments.alerts import clear_review_flag
 from verification.payments.models import (
     Checkout,
     OperatorAlert,
     ReconciliationProgress,
     Refund,
+    ReviewFlag,
     SandboxCheckout,
 )
 from verification.payments.reconciliation import reconcile_yesterday
@@ -205,11 +207,12 @@ def test_refund_that_failed_there_later_raises_a_flag(
     paystack.refunds[0].status = "failed"
     for age in (0, 7, 30):
         Checkout.objects.update(review_flags=[])
-        Refund.objects.update(ended_at=now() - timedelta(days=age))
 
-        assert differences() == [
-            f"paystack {checkout.pk} refund {refund.pk} is DONE here and FAILED there"
-        ]
+        with time_machine.travel(now() + timedelta(days=age)):
+            found = differences()
+
+        fault = f"refund {refund.pk} is DONE here and FAILED there"
+        assert found == [f"paystack {checkout.pk} {fault}"]
         assert review_flags() == ["BOOKS_DIFFER"], age
 
 
@@ -375,6 +378,31 @@ def test_unreadable_day_holds_up_no_later_day(paystack_api, paystack, monkeypatc
 
     assert Checkout.objects.get().next_poll_at is not None
     assert ReconciliationProgress.objects.get().day < first
+
+
+def test_cleared_flag_stays_cleared_when_a_day_is_compared_again(
+    paystack_api, paystack, monkeypatch
+):
+    checkout = create_paid_checkout(paystack_api, paystack)
+    paystack.fail(checkout.reference)
+    Checkout.objects.update(paid_at=now() + timedelta(days=1))
+    adapter, first = paystack.adapter(), now().date()
+    read = adapter.payments_between
+
+    def read_later_days(start, end):
+        yield from {}["unreadable"] if start.date() == first else read(start, end)
+
+    monkeypatch.setattr(adapter, "payments_between", read_later_days)
+    monkeypatch.setattr(reconciliation, "providers", lambda: [adapter])
+    found = []
+    for days in (1, 2, 3):
+        with time_machine.travel(now() + timedelta(days=days)):
+            reconcile_yesterday()
+        found.append(review_flags())
+        clear_review_flag(checkout.pk, ReviewFlag.BOOKS_DIFFER)
+
+    assert found == [[], ["BOOKS_DIFFER"], []]
+    assert OperatorAlert.objects.filter(kind="REVIEW").count() == 1
 
 
 def test_unreadable_row_delays_no_other_provider(

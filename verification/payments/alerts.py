@@ -58,18 +58,23 @@ PAUSE = timedelta(hours=1)
 
 
 @transaction.atomic
-def raise_review_flag(checkout_id: UUID, flag: ReviewFlag) -> bool:
+def raise_review_flag(
+    checkout_id: UUID, flag: ReviewFlag, cause: object = None
+) -> bool:
     """Add the flag to the checkout and alert the operators.
 
-    Returns False if the checkout has the flag already.
+    Returns False if the checkout has the flag already, or had it for this cause.
     """
+    alert = _cause(OperatorAlertKind.REVIEW, checkout_id, flag, cause)
+    if cause and OperatorAlert.objects.filter(cause=alert).exists():
+        return False
     without = Checkout.objects.filter(pk=checkout_id).exclude(
         review_flags__contains=[flag]
     )
     flags = Func(F("review_flags"), Value(flag.value), function="array_append")
     is_new = bool(without.update(review_flags=flags))
     if is_new:
-        alert_about_review_flag(checkout_id, flag, uuid7())
+        alert_about_review_flag(checkout_id, flag, cause or uuid7())
     return is_new
 
 
@@ -90,7 +95,7 @@ def clear_review_flag(checkout_id: UUID, flag: ReviewFlag) -> bool:
     return True
 
 
-def alert_about_review_flag(checkout_id: UUID, flag: ReviewFlag, cause: UUID) -> None:
+def alert_about_review_flag(checkout_id: UUID, flag: ReviewFlag, cause: object) -> None:
     """Alert the operators of the flag, once for each cause."""
     is_about_refund = flag in REFUND_REVIEW_FLAGS
     record_alert(

@@ -162,7 +162,10 @@ def reconcile(
             elif difference.refunded:
                 flag_refunds_elsewhere(checkout_id, *difference.refunded)
             else:
-                raise_review_flag(checkout_id, ReviewFlag.BOOKS_DIFFER)
+                # A day is compared again if one before it was not read. Staff may have
+                # cleared the flag meanwhile.
+                cause = f"{start:%F} {difference.fault}"
+                raise_review_flag(checkout_id, ReviewFlag.BOOKS_DIFFER, cause)
         yield difference
 
 
