@@ -468,6 +468,14 @@ def test_faults_name_the_payer_and_what_reaches_them(admin):
     assert "Fill in this or “Phone number of the payer”" in page
 
 
+def test_empty_end_of_an_employment_says_what_it_means(officer):
+    officer.open()
+
+    page = officer.press("update", checks=["EMPLOYER_VERIFICATION"])
+
+    assert "Leave it empty if the person still works there" in page
+
+
 def test_minor_is_not_asked_by_us(admin):
     officer = Officer(admin, choice(consent="SERVICE_HOSTED"))
     born = f"{now().year - 10}-01-01"

@@ -101,6 +101,8 @@ CONTACTS = ("email", "phone")
 
 COMPANY_NAME = _("Registered name")
 PHONE_HINT = _("Such as 0712 345 678, or with the country code of another country")
+# A check compares it with what the referee says.
+HINTS = {"employmentEnd": _("Leave it empty if the person still works there")}
 METHODS: list[tuple[str, Any]] = [
     (Consent.Method.CUSTOMER_WEB_FORM, _("A form on your web site")),
     (Consent.Method.CUSTOMER_MOBILE_APP, _("Your app")),
@@ -273,7 +275,7 @@ def _check_input(
         SUBJECT_LABELS.get(key, entry["label"]),
         entry["type"],
         is_required,
-        hint=PHONE_HINT if entry["type"] == "PHONE" else "",
+        hint=PHONE_HINT if entry["type"] == "PHONE" else HINTS.get(key, ""),
         other=""
         if is_required or not others
         else SUBJECT_LABELS.get(others[0], others[0]),
