@@ -16,6 +16,7 @@ from monitoring.pauses import (
 )
 from monitoring.runs import launch_due_runs
 from tests.world.clients import ATTESTED, HOSTED, Api, error_codes, person
+from tests.world.employer import EMPLOYMENT_INPUTS, employment_item
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
 from tests.world.rules import (
@@ -44,9 +45,9 @@ DAY = timedelta(days=1)
 FAILING = "90000008"
 
 
-def withdrawn(api: Api, **subject: Any) -> None:
+def withdrawn(api: Api, check: str = "IDENTITY", **subject: Any) -> None:
     """Let the subject consent to a report by the hosted link, and withdraw."""
-    item = {**person(**subject), "checksRequested": ["IDENTITY"], "consent": HOSTED}
+    item = {**person(**subject), "checksRequested": [check], "consent": HOSTED}
     made = api.create(item)
     consent = Consent.objects.get(report=made["id"])
     evidence = Evidence(typed_name=consent.report.subject_name)
@@ -149,6 +150,24 @@ def test_withdrawal_spares_rules_on_somebody_with_the_same_number(api: Api):
 
     assert standing(ours) == ("PAUSED", "CONSENT_WITHDRAWN")
     assert [standing(rule) for rule in strangers] == [("ACTIVE", "")] * 2
+
+
+def test_withdrawal_pauses_rules_on_the_name_alone(api: Api):
+    check, phone = "EMPLOYER_VERIFICATION", {"phone": "+254712345678"}
+    ours, *strangers = [
+        store_rule(api, check, subject=employment_item(**details)["subject"])
+        for details in (
+            {"idNumber": None},
+            {"idNumber": None, "fullName": "Peter Otieno"},
+            {"idNumber": None, "phone": "+254712345679"},
+            {"idNumber": "23456789"},
+        )
+    ]
+
+    withdrawn(api, check, **{**EMPLOYMENT_INPUTS, **phone, "idNumber": None})
+
+    assert standing(ours) == ("PAUSED", "CONSENT_WITHDRAWN")
+    assert [standing(rule) for rule in strangers] == [("ACTIVE", "")] * 3
 
 
 def test_withdrawal_in_the_other_environment_pauses_nothing(api: Api, live_api: Api):

@@ -172,6 +172,21 @@ def test_person_pauses_a_rule_without_an_address(api: Api):
     assert api.report(str(ended))["restrictedAt"] is None
 
 
+@pytest.mark.parametrize("origin", [Origin.SUBJECT, Origin.CLIENT])
+def test_objection_pauses_a_rule_on_the_name_alone(api: Api, origin: Origin):
+    own, *others = api.create(
+        employment_item(idNumber=None, phone="+254712345678"),
+        employment_item(idNumber=None),
+    )
+    named = employment_item(idNumber=None, fullName="WANJIKU  KAMAU")["subject"]
+    rule = create_rule(api, "EMPLOYER_VERIFICATION", subject=named)
+
+    object_to_use(own["id"], origin, requested_by="subject")
+
+    assert rule_status(Rule.objects.get(pk=rule["id"])) == ("PAUSED", "OBJECTION")
+    assert [api.report(one["id"])["restrictedAt"] for one in others] == [None]
+
+
 def test_client_resumes_only_with_a_newer_consent(api: Api, ended: str):
     rule = Rule.objects.get(pk=create_rule(api, "IDENTITY")["id"])
     object_to(api, ended)

@@ -67,10 +67,9 @@ def object_to_use(
     if report.erased_at is not None:
         raise ReportErased
     own = [other.pk for other in found.reports]
-    rules = {rule.pk for rule in found.rules}
-    if proof:
-        # As by a withdrawal, those that may be theirs pause, too.
-        rules.update(monitoring_of(report, Person.of(report).find())[0])
+    # As by a withdrawal, those that may be theirs pause, too.
+    by_number = Person.of(report).find() if proof else found
+    rules = {r.pk for r in found.rules} | {*monitoring_of(report, by_number)[0]}
     is_monitored = Rule.objects.filter(pk__in=rules, status=RuleStatus.ACTIVE).exists()
     # A later one also voids a consent that was given since the one before.
     earlier = SubjectRequest.objects.filter(

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from monitoring.models import locked_rules
+from monitoring.models import Rule, locked_rules
 from monitoring.pauses import pause_for_withdrawal, stoppable_runs
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.subject_decisions import (
@@ -31,7 +31,7 @@ from verification.privacy import journal
 from verification.privacy.corrections import stop_reruns
 from verification.privacy.people import Found, Person
 from verification.reports.ends import end_early
-from verification.reports.models import Report, ReportStatus
+from verification.reports.models import Report, ReportStatus, Subject
 from verification.reports.objections import (
     may_be_monitored_person,
     may_be_same_person,
@@ -135,6 +135,23 @@ def lock_in_order(report: Report) -> None:
 
 def monitoring_of(report: Report, found: Found) -> tuple[list[UUID], list[UUID]]:
     """Return the rules that may be about the person, and the reports of rules."""
-    rules = [r.pk for r in found.rules if may_be_same_person(report, r)]
+    theirs = [*found.rules, *_rules_on_the_name(report)]
+    rules = [r.pk for r in theirs if may_be_same_person(report, r)]
     runs = [r.pk for r in found.reports if may_be_monitored_person(report, r)]
     return rules, runs
+
+
+def _rules_on_the_name(report: Report) -> list[Rule]:
+    """Return the rules on the name alone of a person with at most a phone number.
+
+    Each has another `subject_id`, which does not lead to it.
+    """
+    known = Subject({**(report.subject or {}), "phone": ""})
+    if not report.subject or not known.has_name_alone:
+        return []
+    named = Rule.objects.filter(
+        workspace=report.workspace_id,
+        environment=report.environment,
+        search_name=report.search_name,
+    )
+    return [rule for rule in named if Subject(rule.subject).has_name_alone]
