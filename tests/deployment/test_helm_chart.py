@@ -398,6 +398,18 @@ def test_database_writes_without_a_standby_and_has_the_version_of_the_image(
     assert cluster["instances"] - 1 > number
 
 
+def test_database_with_a_catalog_of_images_names_no_other(render: Render):
+    catalog = {"kind": "ClusterImageCatalog", "name": "ours", "major": 17}
+    values = YOURS | IN_THE_CLUSTER
+    database = {"spec": {"imageCatalogRef": catalog}}
+    values |= {"cloudNativePG": values["cloudNativePG"] | database}
+    documents = render(values)
+
+    (cluster,) = [one["spec"] for one in documents if one["kind"] == "Cluster"]
+    assert "imageName" not in cluster
+    assert cluster["imageCatalogRef"] == catalog
+
+
 def test_web_servers_are_no_owner_of_the_tables_of_cloudnativepg(render: Render):
     documents = render(YOURS | IN_THE_CLUSTER)
     found = pods(documents)
