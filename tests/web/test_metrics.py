@@ -215,11 +215,13 @@ def test_metrics_tell_how_long_the_mail_server_is_away(client, token, db, settin
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", free_port()
     row = enqueue(email_message())
-    Notification.objects.filter(pk=row.pk).update(created_at=F("created_at") - HOUR)
+    # Staff send an old message again.
+    Notification.objects.filter(pk=row.pk).update(created_at=now() - 30 * HOUR)
     figure = "verification_messages_away_seconds", ("channel", "EMAIL")
     assert figure not in samples(client.get("/metrics", **TOKEN).content.decode())
 
     send_due_notifications()
+    Notification.objects.filter(pk=row.pk).update(counted_at=F("counted_at") - HOUR)
 
     read = samples(client.get("/metrics", **TOKEN).content.decode())
     assert 3600 <= read[figure] < 3700
@@ -231,7 +233,10 @@ def test_metrics_tell_of_no_server_that_is_away_when_it_refuses_one_message(
 ):
     row = enqueue(email_message())
     Notification.objects.filter(pk=row.pk).update(
-        error="NOT_TAKEN", attempts=1, created_at=F("created_at") - HOUR
+        error="NOT_TAKEN",
+        attempts=1,
+        created_at=now() - 30 * HOUR,
+        counted_at=now() - HOUR,
     )
 
     read = samples(client.get("/metrics", **TOKEN).content.decode())

@@ -18,7 +18,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError
 from django.db.models import Count, Min, Q, QuerySet
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -269,7 +269,7 @@ def _work_figures() -> Iterator[Metric]:
     text = "Messages that were not taken and are tried again."
     retrying = {name: row["retrying"] or None for name, row in messages.items()}
     yield _gauges("messages_retrying", text, retrying, "channel")
-    text = "How old the oldest of them is."
+    text = "How long one of them has been tried."
     refused = {name: _age(row["retrying_since"]) for name, row in messages.items()}
     yield _gauges("messages_retrying_seconds", text, refused, "channel")
     text = "Messages of the last hour, by what has become of them."
@@ -300,6 +300,8 @@ def count_messages() -> QuerySet[Notification, Any]:
     not_taken = ~Q(error="")
     # An e-mail counts no attempt if the server is unreachable or refuses the log-in.
     is_away = Q(error=NotificationError.UNREACHABLE) | (Q(attempts=0) & not_taken)
+    # The first attempt counts, also of a message that staff send again.
+    since = Coalesce("counted_at", "created_at")
     return (
         waiting_notifications()
         .values("channel")
@@ -307,8 +309,8 @@ def count_messages() -> QuerySet[Notification, Any]:
             due=Count("pk", filter=Q(next_attempt_at__lte=Now())),
             due_since=Min("next_attempt_at"),
             retrying=Count("pk", filter=not_taken & Q(leased_until=None)),
-            retrying_since=Min("created_at", filter=not_taken),
-            away_since=Min("created_at", filter=is_away),
+            retrying_since=Min(since, filter=not_taken),
+            away_since=Min(since, filter=is_away),
         )
     )
 
