@@ -119,6 +119,8 @@ def test_unknown_status_is_logged(companies_house, caplog):
     ("subject", "record", "flags", "score"),
     [
         ({"registrationNumber": "00445791"}, {}, ["COMPANY_NOT_FOUND"], 80),
+        # A Scottish charity; in Kenya a co-operative, which its register lacks.
+        ({"registrationNumber": "CS445791"}, {}, ["COMPANY_NOT_FOUND"], 80),
         ({"fullName": "Baraka Ltd"}, {}, ["NAME_MISMATCH"], 55),
         ({"fullName": None}, {}, [], 5),
         ({}, {"company_status": None}, [], None),

@@ -72,7 +72,7 @@ NO_NAME = "The source gives no name that could be compared."
 OWNER_NAME = "The PIN is a person's, perhaps the owner's: no name was compared."
 # Of companies with a PIN of their own; a sole proprietor uses the owner's.
 LIMITED = frozenset({"limited", "ltd", "plc", "llp"})
-# The Commissioner for Co-operative Development numbers them.
+# The number of Kenya's Commissioner for Co-operative Development
 COOPERATIVE = re.compile(r"CS\W*(NO\W*)?\d", re.IGNORECASE)
 OTHER_REGISTER = "Co-operatives are not in the business register."
 # Texts and dates that registers write in place of a date of death or birth.
@@ -282,8 +282,7 @@ def company_finding(
     record = company or Company()
     match = name_match(subject, record.name)
     flags = name_flags(subject, match)
-    number = str(subject.get("registrationNumber") or "")
-    if company is None and COOPERATIVE.match(number):
+    if company is None and _is_cooperative(subject):
         return undecided_company_finding(subject, OTHER_REGISTER, source, **evidence)
     if company is None:
         flags = {"COMPANY_NOT_FOUND": "The business register has no such number."}
@@ -308,6 +307,11 @@ def company_finding(
         match=match,
         **evidence,
     )
+
+
+def _is_cooperative(subject: Subject) -> bool:
+    number = str(subject.get("registrationNumber") or "")
+    return subject.get("country") == "KE" and bool(COOPERATIVE.match(number))
 
 
 def undecided_company_finding(
