@@ -1,3 +1,4 @@
+import re
 from hashlib import sha256
 
 import pytest
@@ -16,6 +17,8 @@ from tests.world.subject import Visitor, visible_text
 from verification.consents.models import Consent
 from verification.hosted.reference import AnswersForm
 from verification.notifications.delivery import send_due_notifications
+from verification.notifications.models import Kind, Notification
+from verification.notifications.templates import write_email
 from verification.references.answers import VERSION
 from verification.references.models import Reference
 
@@ -97,6 +100,14 @@ def test_visit_leaves_evidence(referee: Visitor):
 
 def test_referee_declines(paying_api: Api, referee: Visitor):
     referee.open()
+    # The mail names the button for a referee who does not know the person.
+    (request,) = Notification.objects.filter(kind=Kind.REFERENCE_REQUEST)
+    named = re.findall("“(.+?)”", write_email(request).text)
+    for button, language in zip(named, ("en", "sw"), strict=True):
+        page = referee.get(lang=language).content.decode()
+        assert f"“{button}”" in page
+        assert f">{button}</a>" in page
+    referee.get(lang="en")
     assert "You cannot answer?" in referee.text("decline")
     assert saved_reference(referee).status == "PENDING"
     referee.post("decline", reason="Not allowed to")
