@@ -265,34 +265,38 @@ def test_outcome_that_is_the_same_in_any_case_counts():
     assert outcome(stored, first, DECLINE) == Outcome("REVIEW", unanswered=(1,))
 
 
+BELOW_30 = condition("score", "BELOW", 30)
+NO_FIT, NO_FACT = "comparison does not fit", "nothing has this fact"
+
+
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "why"),
     [
-        rule("APPROVED"),
-        rule("DECLINED", condition("score", "BELOW", 30)),
-        rule("CANCELLED", condition("score", "BELOW", 30)),
-        rule("APPROVED", condition("score", "IS", 30)),
-        rule("APPROVED", condition("score", "BELOW", "30")),
-        rule("APPROVED", condition("score", "BELOW", -1)),
-        rule("APPROVED", condition("level", "BELOW", "HIGH")),
-        rule("APPROVED", condition("level", "IS", "AWFUL")),
-        rule("APPROVED", condition("state", "IS", "FAILED")),
-        rule("APPROVED", condition("state", "IS", "GONE", "IDENTITY")),
-        rule("APPROVED", condition("package", "IS", "loan", "IDENTITY")),
-        rule("APPROVED", condition("weather", "IS", "fine")),
-        rule("APPROVED", *[condition("score", "BELOW", 30)] * 6),
-        {**APPROVE, "unless": []},
-        rule("APPROVED", condition("score", "BELOW", 30), codes=["lower"]),
-        rule("APPROVED", condition("score", "BELOW", 30), codes=["TWICE", "TWICE"]),
+        (rule("APPROVED"), "at least 1 item"),
+        (rule("DECLINED", BELOW_30), "a decline needs a reason"),
+        (rule("CANCELLED", BELOW_30), "'APPROVED', 'DECLINED' or 'REVIEW'"),
+        (rule("APPROVED", condition("score", "IS", 30)), NO_FIT),
+        (rule("APPROVED", condition("score", "BELOW", "30")), NO_FIT),
+        (rule("APPROVED", condition("score", "BELOW", -1)), "or equal to 0"),
+        (rule("APPROVED", condition("level", "BELOW", "HIGH")), NO_FIT),
+        (rule("APPROVED", condition("level", "IS", "AWFUL")), "no such level"),
+        (rule("APPROVED", condition("state", "IS", "FAILED")), NO_FACT),
+        (rule("APPROVED", condition("state", "IS", "GONE", "IDENTITY")), "such state"),
+        (rule("APPROVED", condition("package", "IS", "loan", "IDENTITY")), NO_FACT),
+        (rule("APPROVED", condition("weather", "IS", "fine")), NO_FACT),
+        (rule("APPROVED", *[BELOW_30] * 6), "at most 5 items"),
+        ({**APPROVE, "unless": []}, "Extra inputs"),
+        (rule("APPROVED", BELOW_30, codes=["lower"]), "should match pattern"),
+        (rule("APPROVED", BELOW_30, codes=["TWICE", "TWICE"]), "is there twice"),
     ],
 )
-def test_rule_that_makes_no_sense_is_refused(broken):
-    with pytest.raises(ValidationError):
+def test_rule_that_makes_no_sense_is_refused(broken, why):
+    with pytest.raises(ValidationError, match=why):
         read_rules([broken])
 
 
 def test_more_than_30_rules_are_refused():
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="at most 30 items"):
         read_rules([APPROVE] * 31)
 
 

@@ -68,7 +68,7 @@ def test_job_is_gone_when_its_transaction_rolls_back(transactional_db):
 
 @pytest.mark.parametrize("value", [None, 1.5, date(2026, 1, 1), {"name": "Ada"}])
 def test_job_takes_only_ids(db, value):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="is not an id"):
         schedule_job(nothing, value)
 
 

@@ -172,7 +172,7 @@ def test_database_refuses_changes_of_notes(workspace):
         "UPDATE workspaces_note SET author = 'x'",
         "DELETE FROM workspaces_note",
     ]:
-        with pytest.raises(DatabaseError), transaction.atomic():
+        with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
             connection.cursor().execute(statement)
 
 
