@@ -54,7 +54,7 @@ ENTRY_NOTICE = "The entry is made for good; another one puts a mistake right."
 class BrandAdmin(ReadOnlyAdmin):
     """The brands of clients; staff remove misleading ones."""
 
-    list_display = ["workspace", "colour", "contact_line", "is_removed", "updated_at"]
+    list_display = ["workspace", "colour", "contact_line", "barred_at", "updated_at"]
     list_filter = [empty_filter("barred_at", "shown", "removed")]
     list_select_related = ["workspace"]
     ordering = ["-updated_at"]
@@ -82,10 +82,6 @@ class BrandAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request):
         return super().get_queryset(request).defer("logo").select_related("workspace")
-
-    @admin.display(boolean=True, description="Removed")
-    def is_removed(self, brand):
-        return brand.is_barred
 
     @admin.display(description="Name beside it")
     def reviewed_name(self, brand):

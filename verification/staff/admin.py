@@ -60,7 +60,7 @@ class RetentionForm(forms.ModelForm):
 class WorkspaceAdmin(RevealingAdmin):
     """The page of a customer, with its sections and its retention."""
 
-    list_display = ["name", "id", "kind", "goes_live", "is_suspended", "created_at"]
+    list_display = ["name", "id", "kind", "goes_live", "suspended_at", "created_at"]
     list_filter = [
         "kind",
         "go_live",
@@ -109,10 +109,6 @@ class WorkspaceAdmin(RevealingAdmin):
         if workspace.go_live == Workspace.GoLive.NONE:
             return "Sandbox only"
         return workspace.get_go_live_display()
-
-    @admin.display(boolean=True, description="Suspended")
-    def is_suspended(self, workspace):
-        return workspace.is_suspended
 
     @admin.display(description="Blocked by")
     def blocked_by(self, workspace):
