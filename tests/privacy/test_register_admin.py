@@ -39,6 +39,7 @@ from verification.privacy.models import (
     RequestKind,
     SubjectRequest,
 )
+from verification.privacy.objections import object_to_use
 from verification.privacy.requests import AlreadyAnswered, answer_request
 from verification.privacy.reviews import answer_reviews, request_review
 from verification.reports.models import Report
@@ -210,7 +211,9 @@ def test_review_of_a_decline_is_not_answered_by_hand(api: Api, officer: Client):
     row = SubjectRequest.objects.get()
     answer = {"outcome": "DONE", "reason": ""}
 
-    assert press_button(officer, "answer", row, **answer) == [NOT_OFFERED]
+    press_button(officer, "answer", row, **answer)
+    row.refresh_from_db()
+    assert row.answered_at is None
 
     # Its members cannot decide any more.
     api.workspace.suspend("Unpaid")
@@ -219,6 +222,30 @@ def test_review_of_a_decline_is_not_answered_by_hand(api: Api, officer: Client):
     declined.notice.refresh_from_db()
     assert row.answered_at
     assert declined.notice.reviewed_at
+
+
+@pytest.mark.parametrize("outcome", ["WITHDRAWN", "REFUSED"])
+def test_staff_end_a_review_that_is_overdue_or_withdrawn(
+    api: Api, officer: Client, outcome: str
+):
+    declined = decline_by_policy(api, create_report(api))
+    request_review(declined.notice.pk)
+    object_to_use(declined.report_id, Origin.SUBJECT, requested_by="subject")
+    requests = SubjectRequest.objects.filter(kind="REVIEW")
+    if outcome == "REFUSED":
+        # The sandbox has no deadline.
+        late = {"received_at": now() - 30 * DAY, "due_at": now() - DAY}
+        requests.update(**late, environment="production")
+    row = requests.get()
+
+    press_button(officer, "answer", row, outcome=outcome, reason="By telephone")
+
+    row.refresh_from_db()
+    declined.notice.refresh_from_db()
+    assert row.outcome == outcome
+    assert declined.notice.reviewed_at
+    # After the objection, nobody can decide.
+    assert Case.objects.get().closed_at
 
 
 def test_list_says_how_many_days_are_left_or_overdue(officer: Client):

@@ -30,7 +30,11 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import Facts, FactsForm, dialog_verb
 from verification.db.ids import filter_by_number, uuid7
-from verification.decisions.cases import reports_in_review
+from verification.decisions.cases import (
+    close_cases,
+    is_closed_by_objection,
+    reports_in_review,
+)
 from verification.decisions.decide import Obstacle, obstacle_of
 from verification.decisions.notices import end_reviews
 from verification.documents.statements import csv_file
@@ -160,7 +164,7 @@ class AnswerForm(FactsForm):
         required=False,
         max_length=audit.MAX_REASON_LENGTH,
         widget=UnfoldAdminTextInputWidget,
-        help_text="A refusal needs one. It names no person.",
+        help_text="A refusal or withdrawal needs one. It names no person.",
     )
 
     def facts(self) -> Facts:
@@ -188,8 +192,13 @@ class AnswerForm(FactsForm):
 
     def clean(self):
         cleaned = super().clean() or {}
-        if cleaned.get("outcome") == Outcome.REFUSED and not cleaned.get("reason"):
-            self.add_error("reason", "Say why it is refused.")
+        outcome = cleaned.get("outcome")
+        needs_reason = outcome in {Outcome.REFUSED, Outcome.WITHDRAWN}
+        if needs_reason and not cleaned.get("reason"):
+            self.add_error("reason", "Say why it is refused or withdrawn.")
+        row = SubjectRequest.objects.get(pk=self.object_id)
+        if outcome != Outcome.WITHDRAWN and _waits_for_client(row):
+            self.add_error("outcome", "A member can decide until the deadline.")
         return cleaned
 
 
@@ -243,10 +252,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
     offers = {
         "answer": lambda row: (
             not (
-                row.answered_at
-                or hasattr(row, "correction")
-                or hasattr(row, "erasure")
-                or _waits_for_client(row)
+                row.answered_at or hasattr(row, "correction") or hasattr(row, "erasure")
             )
         )
     }
@@ -287,7 +293,10 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         outcome = Outcome(form.cleaned_data["outcome"])
         reason, change = form.cleaned_data["reason"], f"answered: {outcome.label}"
         if row.kind == RequestKind.REVIEW and row.report:
-            end_reviews(locked_reports().get(pk=row.report_id), now())
+            report = locked_reports().get(pk=row.report_id)
+            end_reviews(report, at := now())
+            if is_closed_by_objection(report):
+                close_cases([report.pk], at)
         answer_request(row, outcome, reason=reason)
         self.log_change(request, row, change, verb="answered", reason=reason)
         return f"{row.number} is {change}."
@@ -297,6 +306,7 @@ def _waits_for_client(row):
     """Return whether a member's decision will answer the request, by `reviews`."""
     return (
         row.kind == RequestKind.REVIEW
+        and not row.is_overdue
         and row.report is not None
         and bool(reports_in_review([row.report_id]))
         and obstacle_of(row.report) in {None, Obstacle.NOT_ENDED}
