@@ -46,6 +46,7 @@ from tests.world.threads import (
     uncommitted,
 )
 from tests.world.waiting import until
+from verification.backoffice import audit
 from verification.checks.models import CheckResult
 from verification.hosted.urls import consent_urls, payment_urls, reference_urls
 from verification.payments.models import Refund
@@ -315,7 +316,9 @@ def test_erasure_waits_for_deliveries_before_it_locks_the_account(api: Api):
 
     with uncommitted(lambda: api.create(person(idNumber="22222222"), draft=True)):
         # It has locked the deliveries, and waits for the event of the draft.
-        removing = start_and_block(lambda: remove(api.workspace.pk, "sandbox"))
+        removing = start_and_block(
+            lambda: remove(api.workspace.pk, "sandbox", audit.SERVICE)
+        )
         erasing = start_and_block(lambda: erase_person(erasure["id"]))
         with transaction.atomic():
             accounts.get(pk=api.account.pk)

@@ -92,7 +92,8 @@ def start_and_block(action: Callable[[], Any]) -> Future[Any]:
     """Run an action in a thread; return when it waits for a lock, as others may do."""
     before = count_waiting()
     future = start(action)
-    until(lambda: count_waiting() > before)
+    until(lambda: future.done() or count_waiting() > before)
+    assert not future.done(), f"waited for nothing, and returned {future.result()}"
     return future
 
 
