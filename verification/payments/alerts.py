@@ -121,6 +121,12 @@ def alert_unfinished_part(checkout: Checkout, amount: Decimal) -> None:
     )
 
 
+def keep_unfinished_part(checkout_id: UUID) -> None:
+    """Send no alert about this unfinished part: a person has said why it is kept."""
+    alerts = OperatorAlert.objects.filter(checkout=checkout_id, notified_at=None)
+    alerts.filter(cause__endswith=f":{UNFINISHED}").update(notified_at=now())
+
+
 @transaction.atomic
 def count_refused_signature() -> None:
     """Count a provider event of today (UTC) with a wrong signature."""
@@ -267,12 +273,8 @@ def _is_unresolved(alert: OperatorAlert) -> bool:
         return True
     # Another checkout of the payment may have the flag that left the part to staff.
     is_unfinished = alert.cause.endswith(f":{UNFINISHED}")
-    # A person who gives a reason clears a flag, and the part is accounted for again. An
-    # earlier reason is about other money.
-    accounted_at = checkout.accounted_at or alert.created_at
-    is_kept = checkout.reason_to_keep and accounted_at > alert.created_at
     refunds = checkout.refunds.filter(created_at__gte=alert.created_at)
-    return is_unfinished and not (is_kept or refunds.exists())
+    return is_unfinished and not refunds.exists()
 
 
 def _line(alert: OperatorAlert) -> str:

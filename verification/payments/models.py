@@ -697,7 +697,7 @@ class OperatorAlert(DatedRow):
     )
     message = models.CharField(max_length=300)
     times = models.PositiveIntegerField(default=1)
-    # The time of the e-mail, or of the e-mail that left it out as resolved.
+    # The time of the e-mail, or when it was resolved before it.
     notified_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:

@@ -38,6 +38,7 @@ from verification.payments.alerts import (
     alert_about_review_flag,
     alert_unfinished_part,
     clear_review_flag,
+    keep_unfinished_part,
     raise_review_flag,
 )
 from verification.payments.disputes import (
@@ -675,7 +676,9 @@ def resolve_review_flags(
         keeps_money = Checkout.objects.filter(
             pk=checkout_id, status=CheckoutStatus.PAID
         )
-        if not was_left:
+        if was_left:
+            keep_unfinished_part(checkout_id)
+        else:
             keeps_money = keeps_money.filter(
                 Q(is_counted=False)
                 | Q(paid_amount__gt=F("refunded") + F("disputed") + F("counted_amount"))
