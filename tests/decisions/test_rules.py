@@ -25,6 +25,7 @@ from verification.decisions.rules import (
 LOW = CheckFacts("COMPLETED", 10)
 HIGH = CheckFacts("COMPLETED", 90, frozenset({"DECEASED"}))
 FAILED = CheckFacts("FAILED")
+UNSCORED = CheckFacts("COMPLETED")
 DECLINE = rule("DECLINED", condition("score", "AT_LEAST", 70), codes=["A_CODE"])
 APPROVE = rule("APPROVED", condition("score", "BELOW", 30))
 
@@ -59,6 +60,7 @@ def answer(stored: Facts, **members: Any) -> str:
         ("ADVERSE_CREDIT", {"CRB_FULL": LOW}, ["CRB_FULL"]),
         ("INSUFFICIENT_INFORMATION", {"IDENTITY": LOW}, ["IDENTITY"]),
         ("INSUFFICIENT_INFORMATION", {"IDENTITY": LOW, "KRA_PIN": FAILED}, None),
+        ("INSUFFICIENT_INFORMATION", {"IDENTITY": LOW, "KRA_PIN": UNSCORED}, None),
         ("CONSENT_NOT_GIVEN", {"IDENTITY": FAILED}, ["IDENTITY"]),
         ("OWN_CRITERIA", {"IDENTITY": LOW}, None),
     ],
@@ -82,6 +84,7 @@ def flagged(*flags: str) -> CheckFacts:
         ({"CRB_FULL": flagged("FRAUD_ALERT")}, ["ADVERSE_CREDIT"]),
         ({"KRA_PIN": flagged("NAME_MISMATCH")}, ["TAX_PIN_MISMATCH"]),
         ({"IDENTITY": LOW, "KRA_PIN": FAILED}, ["INSUFFICIENT_INFORMATION"]),
+        ({"IDENTITY": LOW, "KRA_PIN": UNSCORED}, ["INSUFFICIENT_INFORMATION"]),
     ],
 )
 def test_findings_suggest_reasons(checks, expected):

@@ -107,7 +107,7 @@ HINTS = CLAIMS | {
         frozenset({"LOW_CREDIT_SCORE"}),
     ),
 }
-# It claims that a check could not be completed.
+# It claims that a check was not completed, or left something open, without a score.
 INCOMPLETE = "INSUFFICIENT_INFORMATION"
 # Workspaces of earlier versions have this code. Checks that ran had their consent.
 NO_CONSENT = "CONSENT_NOT_GIVEN"
@@ -245,10 +245,6 @@ class Facts:
         return all(one.is_completed and one.score is not None for one in self._all)
 
     @property
-    def are_flags_complete(self) -> bool:
-        return all(one.is_completed for one in self._all)
-
-    @property
     def _all(self) -> Iterable[CheckFacts]:
         return self.checks.values()
 
@@ -303,7 +299,7 @@ def contradictions(codes: Iterable[str], facts: Facts) -> dict[str, list[str]]:
         told = [name for name in checks if name in done]
         if told and not any(flags & facts.checks[name].flags for name in told):
             found[code] = told
-        is_whole = code == INCOMPLETE and facts.are_flags_complete
+        is_whole = code == INCOMPLETE and facts.is_complete
         if is_whole or code == NO_CONSENT:
             found[code] = list(facts.checks)
     return found
@@ -316,7 +312,7 @@ def suggestions(codes: Collection[str], facts: Facts) -> list[str]:
         for flag in one.flags if one.is_completed else ():
             hints = [(len(HINTS[c][1]), c) for c in codes if _hints(c, name, flag)]
             found |= {min(hints)[1]} if hints else set()
-    if not facts.are_flags_complete:
+    if not facts.is_complete:
         found.add(INCOMPLETE)
     return [code for code in codes if code in found]
 
