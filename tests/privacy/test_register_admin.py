@@ -243,7 +243,9 @@ def test_staff_end_a_review_that_is_overdue_or_withdrawn(
     row.refresh_from_db()
     declined.notice.refresh_from_db()
     assert row.outcome == outcome
-    assert declined.notice.reviewed_at
+    assert bool(declined.notice.reviewed_at) == (outcome == "REFUSED")
+    # A review that was taken back can be asked for again.
+    assert declined.notice.can_be_reviewed == (outcome == "WITHDRAWN")
     # After the objection, nobody can decide.
     assert Case.objects.get().closed_at
 

@@ -268,6 +268,12 @@ def end_reviews(report: Report, at: datetime) -> None:
         schedule_job(JobName.ANSWER_REVIEWS, report.pk)
 
 
+def withdraw_reviews(report: Report) -> None:
+    """Note that the subject no longer asks for a review. They can ask again."""
+    waiting = AdverseNotice.objects.filter(report=report, reviewed_at=None)
+    waiting.update(review_asked_at=None)
+
+
 @transaction.atomic
 def resend(client: Client, notice_id: UUID, member: Member) -> AdverseNotice:
     """Send the notice again, to the addresses that the report has now.

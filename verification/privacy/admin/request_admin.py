@@ -36,7 +36,7 @@ from verification.decisions.cases import (
     reports_in_review,
 )
 from verification.decisions.decide import Obstacle, obstacle_of
-from verification.decisions.notices import end_reviews
+from verification.decisions.notices import end_reviews, withdraw_reviews
 from verification.documents.statements import csv_file
 from verification.privacy.joins import candidates
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -294,9 +294,12 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         reason, change = form.cleaned_data["reason"], f"answered: {outcome.label}"
         if row.kind == RequestKind.REVIEW and row.report:
             report = locked_reports().get(pk=row.report_id)
-            end_reviews(report, at := now())
+            if outcome == Outcome.WITHDRAWN:
+                withdraw_reviews(report)
+            else:
+                end_reviews(report, now())
             if is_closed_by_objection(report):
-                close_cases([report.pk], at)
+                close_cases([report.pk], now())
         answer_request(row, outcome, reason=reason)
         self.log_change(request, row, change, verb="answered", reason=reason)
         return f"{row.number} is {change}."
