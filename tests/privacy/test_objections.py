@@ -172,10 +172,18 @@ def test_person_pauses_a_rule_without_an_address(api: Api):
     assert api.report(str(ended))["restrictedAt"] is None
 
 
-@pytest.mark.parametrize("origin", [Origin.SUBJECT, Origin.CLIENT])
-def test_objection_pauses_a_rule_on_the_name_alone(api: Api, origin: Origin):
+@pytest.mark.parametrize(
+    ("origin", "contact"),
+    [
+        (Origin.SUBJECT, {"phone": "+254712345678"}),
+        (Origin.CLIENT, {"email": "wanjiku@example.com"}),
+    ],
+)
+def test_objection_pauses_a_rule_on_the_name_alone(
+    api: Api, origin: Origin, contact: dict[str, str]
+):
     own, *others = api.create(
-        employment_item(idNumber=None, phone="+254712345678"),
+        employment_item(idNumber=None, **contact),
         employment_item(idNumber=None),
     )
     named = employment_item(idNumber=None, fullName="WANJIKU  KAMAU")["subject"]

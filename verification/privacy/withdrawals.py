@@ -142,12 +142,11 @@ def monitoring_of(report: Report, found: Found) -> tuple[list[UUID], list[UUID]]
 
 
 def _rules_on_the_name(report: Report) -> list[Rule]:
-    """Return the rules on the name alone of a person with at most a phone number.
+    """Return the rules on the name alone of a person without a number.
 
     Each has another `subject_id`, which does not lead to it.
     """
-    known = Subject({**(report.subject or {}), "phone": ""})
-    if not report.subject or not known.has_name_alone:
+    if not report.subject or Subject(report.subject).numbers():
         return []
     named = Rule.objects.filter(
         workspace=report.workspace_id,

@@ -416,9 +416,10 @@ def compare_companies(stated: str | None, given: str | None) -> Comparison | Non
         return _compared(Reason.OTHER_ORDER, partial=True)
     if _is_acronym(ours, given) or _is_acronym(theirs, stated):
         return _compared(Reason.INITIALS)
-    pairs = [*product(ALSO_NAMED.split(stated), ALSO_NAMED.split(given))]
-    if len(pairs) > 1 and any(
-        companies_alike(*p) in ACCEPTED_LIKENESSES for p in pairs
+    names = ALSO_NAMED.split(stated), ALSO_NAMED.split(given)
+    # If both have two, an owner may have two businesses.
+    if sorted(map(len, names)) == [1, 2] and any(
+        companies_alike(*p) in ACCEPTED_LIKENESSES for p in product(*names)
     ):
         return _compared(Reason.WORDS_LEFT_OUT)
     return _aligned(ours, theirs)
