@@ -511,11 +511,16 @@ def test_key_only_proposes_while_a_review_by_a_person_is_open(
     declined = decline_by_policy(api, report_id)
     request_review(deliver().pk)
 
-    proposal = decide(deciding_api(api), report_id, OTHER, replaces=str(declined.pk))
+    key, replaces = deciding_api(api), str(declined.pk)
+    proposal = decide(key, report_id, OTHER, replaces=replaces)
 
     assert proposal["state"] == "PENDING"
     assert Case.objects.get().closed_at is None
-    second.confirm(Decision.objects.get(pk=proposal["id"]))
+    second.refuse(Decision.objects.get(pk=proposal["id"]))
+    case = Case.objects.get()
+    assert (case.cause, case.closed_at) == ("REQUESTED", None)
+    again = decide(key, report_id, OTHER, replaces=replaces)
+    second.confirm(Decision.objects.get(pk=again["id"]))
     answer_reviews(report_id)
     assert SubjectRequest.objects.get(kind="REVIEW").outcome == "DONE"
 

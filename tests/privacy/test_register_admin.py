@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.timezone import localdate, now
 
 from tests.world.clients import Api, person
-from tests.world.decisions import Officer
-from tests.world.notices import create_report, decline_by_policy
+from tests.world.decisions import Officer, demand_second
+from tests.world.notices import create_report, decline_by_policy, deliver, wait
 from tests.world.staff import (
     admin_url,
     assert_read_only,
@@ -29,7 +29,8 @@ from verification.backoffice.model_admin import SENT_BEFORE
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.widgets import NOT_OFFERED
 from verification.db.ids import uuid7
-from verification.decisions.models import Case
+from verification.decisions.decide import withdraw
+from verification.decisions.models import Case, Decision
 from verification.notifications.models import Kind, Notification
 from verification.privacy.models import (
     Correction,
@@ -224,30 +225,78 @@ def test_review_of_a_decline_is_not_answered_by_hand(api: Api, officer: Client):
     assert declined.notice.reviewed_at
 
 
-@pytest.mark.parametrize("outcome", ["WITHDRAWN", "REFUSED"])
-def test_staff_end_a_review_that_is_overdue_or_withdrawn(
-    api: Api, officer: Client, outcome: str
-):
-    declined = decline_by_policy(api, create_report(api))
+OUTCOMES = ("DONE", "REFUSED", "WITHDRAWN")
+
+
+def end_review(officer: Client, declined: Decision, outcome: str) -> SubjectRequest:
+    """Let the subject ask for a review, and staff answer it once it is overdue."""
     request_review(declined.notice.pk)
-    object_to_use(declined.report_id, Origin.SUBJECT, requested_by="subject")
     requests = SubjectRequest.objects.filter(kind="REVIEW")
-    if outcome == "REFUSED":
+    if outcome != "WITHDRAWN":
         # The sandbox has no deadline.
         late = {"received_at": now() - 30 * DAY, "due_at": now() - DAY}
         requests.update(**late, environment="production")
     row = requests.get()
-
     press_button(officer, "answer", row, outcome=outcome, reason="By telephone")
-
     row.refresh_from_db()
-    declined.notice.refresh_from_db()
     assert row.outcome == outcome
-    assert bool(declined.notice.reviewed_at) == (outcome == "REFUSED")
-    # A review that was taken back can be asked for again.
-    assert declined.notice.can_be_reviewed == (outcome == "WITHDRAWN")
-    # After the objection, nobody can decide.
+    return row
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("objects", [False, True])
+def test_staff_end_a_review_that_is_overdue_or_withdrawn(
+    api: Api, officer: Client, outcome: str, objects: bool
+):
+    declined = decline_by_policy(api, create_report(api))
+    if objects:
+        object_to_use(declined.report_id, Origin.SUBJECT, requested_by="subject")
+
+    end_review(officer, declined, outcome)
+
+    declined.notice.refresh_from_db()
+    # Until a person has looked at the decline, the subject can ask again.
+    assert bool(declined.notice.reviewed_at) == (outcome == "DONE")
+    assert declined.notice.can_be_reviewed == (outcome != "DONE")
     assert Case.objects.get().closed_at
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("ends", ["withdraw", "REVIEW", "objection"])
+def test_person_hears_of_a_withdrawal_after_staff_ended_the_review(
+    api: Api, officer: Client, outcome: str, ends: str
+):
+    wait(5, api)
+    declined = decline_by_policy(api, create_report(api))
+    deliver()
+    member = Officer(api)
+    if ends == "objection":
+        request_review(declined.notice.pk)
+        object_to_use(declined.report_id, Origin.SUBJECT, requested_by="subject")
+
+    row = end_review(officer, declined, outcome)
+    if ends == "withdraw":
+        withdraw(member.client, declined.pk, member.member, member.actor)
+    elif ends == "REVIEW":
+        member.decide(declined.report_id, "REVIEW", replaces=declined.pk)
+    answer_reviews(declined.report_id)
+
+    declined.refresh_from_db()
+    assert (declined.state, row.outcome) == ("WITHDRAWN", outcome)
+    told = Notification.objects.get(kind=Kind.REVIEW_ANSWER)
+    assert told.context["isTakenBack"]
+    assert bool(Case.objects.get().closed_at) == (ends == "objection")
+
+
+def test_proposal_keeps_the_case_of_a_review_that_staff_end(api: Api, officer: Client):
+    declined = decline_by_policy(api, create_report(api))
+    demand_second(api, score_from=0)
+    Officer(api).decide(declined.report_id, "APPROVED", replaces=declined.pk)
+
+    end_review(officer, declined, "WITHDRAWN")
+
+    case = Case.objects.get()
+    assert (case.cause, case.closed_at) == ("PROPOSED", None)
 
 
 def test_list_says_how_many_days_are_left_or_overdue(officer: Client):

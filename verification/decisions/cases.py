@@ -152,9 +152,9 @@ def close_cases(report_ids: Collection[UUID], at: datetime) -> None:
     waiting.update(closed_at=at, assignee=None)
 
 
-def close_after_proposal(report: Report, at: datetime) -> None:
-    """Close the case of a decided report that waited for a proposal alone."""
-    waiting = Case.objects.filter(report=report, cause=CaseCause.PROPOSED)
+def close_case_of(report: Report, cause: CaseCause, at: datetime) -> None:
+    """Close the case of a decided report that waited for this cause alone."""
+    waiting = Case.objects.filter(report=report, cause=cause)
     waiting.filter(closed_at=None).update(closed_at=at, assignee=None)
 
 

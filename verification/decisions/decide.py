@@ -35,7 +35,7 @@ from verification.backoffice.approvals import DecisionRefused, is_second_person
 from verification.checks.events import decision_event
 from verification.decisions import notices
 from verification.decisions.cases import (
-    close_after_proposal,
+    close_case_of,
     close_cases,
     is_closed_by_objection,
     open_case,
@@ -364,7 +364,7 @@ def refuse(
     decision.second_at = at
     _save(decision)
     _record_proposal(report, "proposal refused", client.actor, at)
-    _close_after_proposal(report, at)
+    _close_case_of(report, CaseCause.PROPOSED, at)
     audit.record("decision.refused", actor, decision)
     return decision
 
@@ -464,16 +464,33 @@ def withdraw_proposal(report: Report, proposal: Decision, actor: str) -> None:
     proposal.second_by, proposal.second_at = actor, at
     proposal.save(update_fields=["state", "second_by", "second_at"])
     _record_proposal(report, "proposal withdrawn", actor, at)
-    _close_after_proposal(report, at)
+    _close_case_of(report, CaseCause.PROPOSED, at)
 
 
-def _close_after_proposal(report: Report, at: datetime) -> None:
-    """Close the case if it waited for the proposal alone: a decision counts on."""
-    present = present_of(report.decisions.all())
-    if present is None or present.status == DecisionStatus.REVIEW:
+def close_after_review(report: Report) -> None:
+    """Take a report out of the queue whose review staff have ended.
+
+    If its subject objected, too, nobody can decide any more: a waiting decline ends.
+    """
+    take_back_outdated(report)
+    if is_closed_by_objection(report):
+        close_cases([report.pk], now())
+    else:
+        _close_case_of(report, CaseCause.REQUESTED, now())
+
+
+def _close_case_of(report: Report, ended: CaseCause, at: datetime) -> None:
+    """Close the case if it waited for this alone, or say for what it waits now."""
+    made = list(report.decisions.all())
+    decision = waiting_of(made) or present_of(made)
+    if proposal_of(made):
+        open_case(report, CaseCause.PROPOSED)
+    elif reports_in_review([report.pk]):
+        open_case(report, CaseCause.REQUESTED)
+    elif decision is None or decision.status == DecisionStatus.REVIEW:
         return
-    if not is_outdated(present):
-        close_after_proposal(report, at)
+    elif not is_outdated(decision):
+        close_case_of(report, ended, at)
 
 
 def present_of(decisions: Iterable[Decision]) -> Decision | None:

@@ -231,7 +231,7 @@ def tell_of_withdrawal(report: Report, at: datetime) -> None:
     """
     served = report.notices.filter(served_at__isnull=False).select_related("decision")
     notice = served.order_by("-pk").first()
-    if notice is None or notice.reviewed_at:
+    if notice is None or notice.reviewed_at == at:
         return
     if notice.decision.state == DecisionState.WITHDRAWN:
         cause = f"back:{notice.decision_id}"
@@ -268,8 +268,8 @@ def end_reviews(report: Report, at: datetime) -> None:
         schedule_job(JobName.ANSWER_REVIEWS, report.pk)
 
 
-def withdraw_reviews(report: Report) -> None:
-    """Note that the subject no longer asks for a review. They can ask again."""
+def drop_reviews(report: Report) -> None:
+    """Note that nobody is asked for a review any more. The subject can ask again."""
     waiting = AdverseNotice.objects.filter(report=report, reviewed_at=None)
     waiting.update(review_asked_at=None)
 

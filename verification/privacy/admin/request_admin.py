@@ -30,13 +30,9 @@ from verification.backoffice.model_admin import (
 )
 from verification.backoffice.widgets import Facts, FactsForm, dialog_verb
 from verification.db.ids import filter_by_number, uuid7
-from verification.decisions.cases import (
-    close_cases,
-    is_closed_by_objection,
-    reports_in_review,
-)
-from verification.decisions.decide import Obstacle, obstacle_of
-from verification.decisions.notices import end_reviews, withdraw_reviews
+from verification.decisions.cases import reports_in_review
+from verification.decisions.decide import Obstacle, close_after_review, obstacle_of
+from verification.decisions.notices import drop_reviews, end_reviews
 from verification.documents.statements import csv_file
 from verification.privacy.joins import candidates
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -198,7 +194,8 @@ class AnswerForm(FactsForm):
             self.add_error("reason", "Say why it is refused or withdrawn.")
         row = SubjectRequest.objects.get(pk=self.object_id)
         if outcome != Outcome.WITHDRAWN and _waits_for_client(row):
-            self.add_error("outcome", "A member can decide until the deadline.")
+            until = "A member can decide until the deadline; the sandbox has none."
+            self.add_error("outcome", until)
         return cleaned
 
 
@@ -294,12 +291,11 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         reason, change = form.cleaned_data["reason"], f"answered: {outcome.label}"
         if row.kind == RequestKind.REVIEW and row.report:
             report = locked_reports().get(pk=row.report_id)
-            if outcome == Outcome.WITHDRAWN:
-                withdraw_reviews(report)
-            else:
+            if outcome == Outcome.DONE:
                 end_reviews(report, now())
-            if is_closed_by_objection(report):
-                close_cases([report.pk], now())
+            else:
+                drop_reviews(report)
+            close_after_review(report)
         answer_request(row, outcome, reason=reason)
         self.log_change(request, row, change, verb="answered", reason=reason)
         return f"{row.number} is {change}."
