@@ -299,6 +299,25 @@ def test_proposal_keeps_the_case_of_a_review_that_staff_end(api: Api, officer: C
     assert (case.cause, case.closed_at) == ("PROPOSED", None)
 
 
+def test_review_that_was_entered_twice_waits_on_when_staff_end_one(
+    api: Api, officer: Client
+):
+    declined = decline_by_policy(api, create_report(api))
+    request_review(declined.notice.pk)
+    enter(officer, kind="REVIEW", report=declined.report.number)
+    letter = SubjectRequest.objects.get(origin="STAFF")
+
+    press_button(officer, "answer", letter, outcome="WITHDRAWN", reason="Came twice")
+
+    letter.refresh_from_db()
+    assert letter.outcome == "WITHDRAWN"
+    case = Case.objects.get()
+    assert (case.cause, case.closed_at) == ("REQUESTED", None)
+    Officer(api).decide(declined.report_id, "APPROVED", replaces=declined.pk)
+    answer_reviews(declined.report_id)
+    assert not SubjectRequest.objects.open().exists()
+
+
 def test_list_says_how_many_days_are_left_or_overdue(officer: Client):
     enter_request(received_at=now() - 2 * DAY)
     enter_request(received_at=now() - 30 * DAY)

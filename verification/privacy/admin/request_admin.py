@@ -291,9 +291,11 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         reason, change = form.cleaned_data["reason"], f"answered: {outcome.label}"
         if row.kind == RequestKind.REVIEW and row.report:
             report = locked_reports().get(pk=row.report_id)
+            same = SubjectRequest.objects.open().filter(report=report, kind=row.kind)
             if outcome == Outcome.DONE:
                 end_reviews(report, now())
-            else:
+            # A letter may repeat what the person asked for on the page.
+            elif not same.exclude(pk=row.pk).exists():
                 drop_reviews(report)
             close_after_review(report)
         answer_request(row, outcome, reason=reason)
