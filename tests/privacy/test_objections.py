@@ -44,6 +44,7 @@ from webhooks.models import Delivery, Event
 from webhooks.redelivery import recover
 
 EMAIL = "wanjiku@kamau.test"
+BORN = {"dateOfBirth": "1990-03-27"}
 
 
 def object_to(api: Api, report_id: str) -> dict:
@@ -173,21 +174,22 @@ def test_person_pauses_a_rule_without_an_address(api: Api):
 
 
 @pytest.mark.parametrize(
-    ("origin", "contact"),
+    ("origin", "contact", "known"),
     [
-        (Origin.SUBJECT, {"phone": "+254712345678"}),
-        (Origin.CLIENT, {"email": "wanjiku@example.com"}),
+        (Origin.SUBJECT, {"phone": "+254712345678"}, {}),
+        (Origin.CLIENT, {"email": "wanjiku@example.com"}, {}),
+        (Origin.SUBJECT, {"email": "wanjiku@example.com"}, BORN),
     ],
 )
-def test_objection_pauses_a_rule_on_the_name_alone(
-    api: Api, origin: Origin, contact: dict[str, str]
+def test_objection_pauses_a_rule_without_a_number(
+    api: Api, origin: Origin, contact: dict[str, str], known: dict[str, str]
 ):
     own, *others = api.create(
-        employment_item(idNumber=None, **contact),
+        employment_item(idNumber=None, **contact, **known),
         employment_item(idNumber=None),
     )
-    named = employment_item(idNumber=None, fullName="WANJIKU  KAMAU")["subject"]
-    rule = create_rule(api, "EMPLOYER_VERIFICATION", subject=named)
+    named = employment_item(idNumber=None, fullName="WANJIKU  KAMAU", **known)
+    rule = create_rule(api, "EMPLOYER_VERIFICATION", subject=named["subject"])
 
     object_to_use(own["id"], origin, requested_by="subject")
 

@@ -318,6 +318,18 @@ def test_review_that_was_entered_twice_waits_on_when_staff_end_one(
     assert not SubjectRequest.objects.open().exists()
 
 
+def test_review_that_came_by_page_and_letter_has_one_answer(api: Api, officer: Client):
+    declined = decline_by_policy(api, create_report(api))
+    request_review(declined.notice.pk)
+    enter(officer, kind="REVIEW", report=declined.report.number)
+
+    Officer(api).decide(declined.report_id, "APPROVED", replaces=declined.pk)
+    answer_reviews(declined.report_id)
+
+    assert Notification.objects.filter(kind=Kind.REVIEW_ANSWER).count() == 1
+    assert not SubjectRequest.objects.open().exists()
+
+
 def test_list_says_how_many_days_are_left_or_overdue(officer: Client):
     enter_request(received_at=now() - 2 * DAY)
     enter_request(received_at=now() - 30 * DAY)

@@ -6,6 +6,7 @@ approval or decline of the report answers it, or the end of a decline that waits
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -69,14 +70,16 @@ def answer_reviews(report_id: str) -> None:
     )
     if waiting.exists():
         return
+    answered = []
+    # Staff may have entered a letter beside the request on the page.
     for request in SubjectRequest.objects.open().filter(
         report=report, kind=RequestKind.REVIEW
     ):
-        try:
+        with suppress(AlreadyAnswered):
             answer_request(request, Outcome.DONE)
-        except AlreadyAnswered:
-            continue
-        notify(*_answer(report, request))
+            answered.append(request)
+    if answered:
+        notify(*_answer(report, answered[0]))
 
 
 def _answer(report: Report, request: SubjectRequest) -> list[OutgoingMessage]:

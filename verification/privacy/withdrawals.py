@@ -142,9 +142,9 @@ def monitoring_of(report: Report, found: Found) -> tuple[list[UUID], list[UUID]]
 
 
 def _rules_on_the_name(report: Report) -> list[Rule]:
-    """Return the rules on the name alone of a person without a number.
+    """Return the rules without a number on the name of a person without one.
 
-    Each has another `subject_id`, which does not lead to it.
+    Other details, or none, give each another `subject_id`, which does not lead to it.
     """
     if not report.subject or Subject(report.subject).numbers():
         return []
@@ -153,4 +153,4 @@ def _rules_on_the_name(report: Report) -> list[Rule]:
         environment=report.environment,
         search_name=report.search_name,
     )
-    return [rule for rule in named if Subject(rule.subject).has_name_alone]
+    return [rule for rule in named if not Subject(rule.subject).numbers()]

@@ -414,12 +414,17 @@ def compare_companies(stated: str | None, given: str | None) -> Comparison | Non
         return _compared(Reason.WORDS_LEFT_OUT)
     if sorted(ours) == sorted(theirs):
         return _compared(Reason.OTHER_ORDER, partial=True)
-    if _is_acronym(ours, given) or _is_acronym(theirs, stated):
+    if _is_acronym(stated, given) or _is_acronym(given, stated):
         return _compared(Reason.INITIALS)
     names = ALSO_NAMED.split(stated), ALSO_NAMED.split(given)
-    # If both have two, an owner may have two businesses.
-    if sorted(map(len, names)) == [1, 2] and any(
-        companies_alike(*p) in ACCEPTED_LIKENESSES for p in product(*names)
+    # An owner may have two businesses: if both have two names, both are compared.
+    pairs, suffices = (
+        (zip(*names, strict=True), all)
+        if len(names[0]) == len(names[1])
+        else (product(*names), any)
+    )
+    if max(map(len, names)) > 1 and suffices(
+        companies_alike(*pair) in ACCEPTED_LIKENESSES for pair in pairs
     ):
         return _compared(Reason.WORDS_LEFT_OUT)
     return _aligned(ours, theirs)
@@ -455,7 +460,7 @@ def _singular(word: str) -> str:
 
     "Securities" deals in shares, and "Security" guards.
     """
-    is_none = word in PARTS | {"securities"} or word.endswith(("ss", "us"))
+    is_none = word in PARTS | PLACES | {"securities"} or word.endswith(("ss", "us"))
     if is_none or len(word) < SHORT_WORD:
         return word
     return re.sub(r"(?<=ch|sh|ss)es$|s$", "", re.sub("ies$", "y", word))
@@ -556,8 +561,9 @@ def _is_piece(shorter: list[str], longer: list[str]) -> bool:
     ) and not (inner == shorter and len(inner) < 2)
 
 
-def _is_acronym(words: list[str], name: str) -> bool:
-    """Return whether `words` is one word of the initials of `name`: "KCB"."""
+def _is_acronym(short: str, name: str) -> bool:
+    """Return whether `short` is one word of the initials of `name`: "KCB"."""
+    words = [word for word in company_words(short) if word not in FILLERS]
     if len(words) != 1 or not (3 <= len(words[0]) <= 6):
         return False
     # "MOH" has the "of" of the Ministry of Health; "CBK" has none.
