@@ -359,11 +359,8 @@ def test_lasting_lack_of_an_answer_holds_up_no_later_day(paystack_api, paystack)
     assert compared.get(provider="paystack").day == today + timedelta(days=1)
 
 
-def test_unreadable_day_holds_up_no_later_day(paystack_api, paystack, monkeypatch):
-    checkout = open_page(paystack_api.create(candidate_item()))
-    Checkout.objects.update(next_poll_at=None)
-    paystack.pay(checkout.reference)
-    paystack.transactions[checkout.reference].paid_at += timedelta(days=1)
+def make_day_unreadable(paystack, monkeypatch):
+    """Let the provider's list of today be unreadable, and return the day."""
     adapter, first = paystack.adapter(), now().date()
     read = adapter.payments_between
 
@@ -372,6 +369,15 @@ def test_unreadable_day_holds_up_no_later_day(paystack_api, paystack, monkeypatc
 
     monkeypatch.setattr(adapter, "payments_between", read_later_days)
     monkeypatch.setattr(reconciliation, "providers", lambda: [adapter])
+    return first
+
+
+def test_unreadable_day_holds_up_no_later_day(paystack_api, paystack, monkeypatch):
+    checkout = open_page(paystack_api.create(candidate_item()))
+    Checkout.objects.update(next_poll_at=None)
+    paystack.pay(checkout.reference)
+    paystack.transactions[checkout.reference].paid_at += timedelta(days=1)
+    first = make_day_unreadable(paystack, monkeypatch)
     for days in (1, 2):
         with time_machine.travel(now() + timedelta(days=days)):
             reconcile_yesterday()
@@ -386,14 +392,7 @@ def test_cleared_flag_stays_cleared_when_a_day_is_compared_again(
     checkout = create_paid_checkout(paystack_api, paystack)
     paystack.fail(checkout.reference)
     Checkout.objects.update(paid_at=now() + timedelta(days=1))
-    adapter, first = paystack.adapter(), now().date()
-    read = adapter.payments_between
-
-    def read_later_days(start, end):
-        yield from {}["unreadable"] if start.date() == first else read(start, end)
-
-    monkeypatch.setattr(adapter, "payments_between", read_later_days)
-    monkeypatch.setattr(reconciliation, "providers", lambda: [adapter])
+    make_day_unreadable(paystack, monkeypatch)
     found = []
     for days in (1, 2, 3):
         with time_machine.travel(now() + timedelta(days=days)):
