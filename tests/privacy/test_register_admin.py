@@ -259,6 +259,10 @@ def test_staff_end_a_review_that_is_overdue_or_withdrawn(
     assert bool(declined.notice.reviewed_at) == (outcome == "DONE")
     assert declined.notice.can_be_reviewed == (outcome != "DONE")
     assert Case.objects.get().closed_at
+    report = Report.objects.get(pk=declined.report_id)
+    last = report.status_changes.latest("id")
+    assert (last.trigger, last.actor) == ("review by a person ended", "staff wairimu")
+    assert report.updated_at == last.created_at
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -297,6 +301,24 @@ def test_proposal_keeps_the_case_of_a_review_that_staff_end(api: Api, officer: C
 
     case = Case.objects.get()
     assert (case.cause, case.closed_at) == ("PROPOSED", None)
+
+
+def test_case_waits_for_a_decision_of_review_after_staff_end_the_subjects(
+    api: Api, officer: Client
+):
+    declined = decline_by_policy(api, create_report(api))
+    request_review(declined.notice.pk)
+    member = Officer(api)
+    left = member.decide(declined.report_id, "REVIEW", replaces=declined.pk)
+    demand_second(api, score_from=0)
+    proposed = member.decide(declined.report_id, "APPROVED", replaces=left.pk)
+    member.refuse(proposed)
+    assert Case.objects.get().cause == "REQUESTED"
+
+    end_review(officer, declined, "WITHDRAWN")
+
+    case = Case.objects.get()
+    assert (case.cause, case.closed_at) == ("REVIEW", None)
 
 
 def test_review_that_was_entered_twice_waits_on_when_staff_end_one(

@@ -391,6 +391,7 @@ HAPPENED: dict[str, State] = {
     "review by a person asked for": State(
         _("The subject asked a person to review the decision"), "is-wait", "eye"
     ),
+    "review by a person ended": State(_("The review by a person has ended"), "", "eye"),
     "correction opened": State(
         _("The subject disputed a finding"), "is-wait", "message-square-warning"
     ),

@@ -236,7 +236,7 @@ def decide(
     )
     if needs_second:
         decision.save()
-        _record_proposal(report, "decision proposed", client.actor, at)
+        record_change(report, "decision proposed", client.actor, at)
         open_case(report, CaseCause.PROPOSED)
         if maker.member:
             return_case(report, maker.member)
@@ -363,7 +363,7 @@ def refuse(
     decision.second_by, decision.second_by_user = client.actor, member.user_id
     decision.second_at = at
     _save(decision)
-    _record_proposal(report, "proposal refused", client.actor, at)
+    record_change(report, "proposal refused", client.actor, at)
     _close_case_of(report, CaseCause.PROPOSED, at)
     audit.record("decision.refused", actor, decision)
     return decision
@@ -384,7 +384,7 @@ def withdraw(
     notices.end_reviews(report, at)
     _withdraw(decision, client.actor, member.user_id, at)
     notices.tell_of_withdrawal(report, at)
-    _record_proposal(report, "decline taken back", client.actor, at)
+    record_change(report, "decline taken back", client.actor, at)
     open_case(report, CaseCause.REVIEW)
     audit.record("decision.withdrawn", actor, decision)
     return decision
@@ -447,7 +447,7 @@ def take_back_outdated(report: Report) -> None:
     if waiting in ended:
         _withdraw(waiting, JOB_ACTOR, None, at)
         notices.tell_of_withdrawal(report, at)
-        _record_proposal(report, "decline ended before it counted", JOB_ACTOR, at)
+        record_change(report, "decline ended before it counted", JOB_ACTOR, at)
     # A proposal or waiting decline takes the place of the decision that counts.
     counting = present if pending == ended else None
     if ended or (counting and is_outdated(counting)):
@@ -463,7 +463,7 @@ def withdraw_proposal(report: Report, proposal: Decision, actor: str) -> None:
     proposal.state = DecisionState.REFUSED
     proposal.second_by, proposal.second_at = actor, at
     proposal.save(update_fields=["state", "second_by", "second_at"])
-    _record_proposal(report, "proposal withdrawn", actor, at)
+    record_change(report, "proposal withdrawn", actor, at)
     _close_case_of(report, CaseCause.PROPOSED, at)
 
 
@@ -487,9 +487,9 @@ def _close_case_of(report: Report, ended: CaseCause, at: datetime) -> None:
         open_case(report, CaseCause.PROPOSED)
     elif reports_in_review([report.pk]):
         open_case(report, CaseCause.REQUESTED)
-    elif decision is None or decision.status == DecisionStatus.REVIEW:
-        return
-    elif not is_outdated(decision):
+    elif decision and decision.status == DecisionStatus.REVIEW:
+        open_case(report, CaseCause.REVIEW)
+    elif decision and not is_outdated(decision):
         close_case_of(report, ended, at)
 
 
@@ -628,7 +628,7 @@ def _count(report: Report, decision: Decision, client: Client, at: datetime) -> 
     if grounds:
         notices.serve(report, decision, grounds, days, at)
     if days:
-        _record_proposal(report, "decline waits until it counts", client.actor, at)
+        record_change(report, "decline waits until it counts", client.actor, at)
         close_cases([report.pk], at)
     else:
         _record_decision(report, decision, client.actor, at)
@@ -648,7 +648,7 @@ def _save(decision: Decision) -> None:
     decision.save(update_fields=None if is_new else CHANGEABLE)
 
 
-def _record_proposal(report: Report, trigger: str, actor: str, at: datetime) -> None:
+def record_change(report: Report, trigger: str, actor: str, at: datetime) -> None:
     """Write the timeline, and mark the report as changed."""
     record_note(report, trigger, actor, at)
     Report.objects.filter(pk=report.pk).update(updated_at=at)
@@ -660,7 +660,7 @@ def _record_decision(
     """Write timeline and event of a final decision; end unserved earlier notices."""
     notices.end_former_notices(report, decision)
     notices.tell_of_successor(report, decision, at)
-    _record_proposal(report, "decided", actor, at)
+    record_change(report, "decided", actor, at)
     stack = list(report.results.values_list("name", "status", "id"))
     event = decision_event(report, stack, decision)
     record_events([event], at)

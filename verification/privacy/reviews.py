@@ -14,7 +14,7 @@ from django.db import transaction
 
 from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import open_case
-from verification.decisions.decide import successor_of
+from verification.decisions.decide import record_change, successor_of
 from verification.decisions.models import AdverseNotice, CaseCause, FactKind, NoticeFact
 from verification.decisions.notices import link_of
 from verification.jobs.queue import job
@@ -23,7 +23,7 @@ from verification.notifications.outbox import OutgoingMessage, notify
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
 from verification.privacy.requests import AlreadyAnswered, answer_request, open_request
 from verification.reports.models import Report
-from verification.reports.status import SUBJECT_ACTOR, locked_reports, record_note
+from verification.reports.status import SUBJECT_ACTOR, locked_reports
 from verification.values.clock import now
 
 
@@ -55,8 +55,7 @@ def request_review(
         RequestKind.REVIEW, origin, requested_by=by, report=report, **entry
     )
     open_case(report, CaseCause.REQUESTED, due_at=request.due_at)
-    record_note(report, "review by a person asked for", by, at)
-    Report.objects.filter(pk=report.pk).update(updated_at=at)
+    record_change(report, "review by a person asked for", by, at)
     return request
 
 

@@ -20,7 +20,7 @@ from unfold.widgets import (
 )
 
 from verification.backoffice import audit
-from verification.backoffice.approvals import StaffActor
+from verification.backoffice.approvals import StaffActor, staff_actor
 from verification.backoffice.model_admin import (
     DateRangeFilter,
     OtherNumbers,
@@ -31,7 +31,12 @@ from verification.backoffice.model_admin import (
 from verification.backoffice.widgets import Facts, FactsForm, dialog_verb
 from verification.db.ids import filter_by_number, uuid7
 from verification.decisions.cases import reports_in_review
-from verification.decisions.decide import Obstacle, close_after_review, obstacle_of
+from verification.decisions.decide import (
+    Obstacle,
+    close_after_review,
+    obstacle_of,
+    record_change,
+)
 from verification.decisions.notices import drop_reviews, end_reviews
 from verification.documents.statements import csv_file
 from verification.privacy.joins import candidates
@@ -170,7 +175,13 @@ class AnswerForm(FactsForm):
             ("Received", format_nairobi(row.received_at)),
             ("Due", format_nairobi(row.due_at)),
             *self._join_facts(row),
+            *self._review_facts(row),
         ]
+
+    def _review_facts(self, row: SubjectRequest) -> Facts:
+        if row.kind != RequestKind.REVIEW:
+            return []
+        return [("Done means", "A person has looked at it. Its subject reads so.")]
 
     def _join_facts(self, row: SubjectRequest) -> Facts:
         if row.proved_address is None or row.report is None:
@@ -291,6 +302,7 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
         reason, change = form.cleaned_data["reason"], f"answered: {outcome.label}"
         if row.kind == RequestKind.REVIEW and row.report:
             report = locked_reports().get(pk=row.report_id)
+            waited = reports_in_review([report.pk])
             same = SubjectRequest.objects.open().filter(report=report, kind=row.kind)
             if outcome == Outcome.DONE:
                 end_reviews(report, now())
@@ -298,6 +310,9 @@ class SubjectRequestAdmin(ReadOnlyAdmin):
             elif not same.exclude(pk=row.pk).exists():
                 drop_reviews(report)
             close_after_review(report)
+            if waited - reports_in_review(waited):
+                by = staff_actor(request).name
+                record_change(report, "review by a person ended", by, now())
         answer_request(row, outcome, reason=reason)
         self.log_change(request, row, change, verb="answered", reason=reason)
         return f"{row.number} is {change}."
