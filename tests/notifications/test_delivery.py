@@ -297,8 +297,15 @@ def test_code_is_not_sent_after_its_lifetime(mail_server: MailServer):
     assert (row.status, row.error, mail_server.messages) == ("FAILED", "LATE", [])
 
 
-def test_permanently_refused_address_fails_at_once(mail_server: MailServer):
+@pytest.mark.parametrize(
+    "reason",
+    ["5.1.1 No such user", "unrouteable address", "Requested mailbox is unavailable"],
+)
+def test_permanently_refused_address_fails_at_once(
+    mail_server: MailServer, reason: str
+):
     mail_server.refuses[ADDRESS] = 550
+    mail_server.reason = reason
     row = enqueue(email_message())
     another = enqueue(email_message("consent:2:1", recipient="kamau@subject.test"))
     send_due_notifications()
@@ -318,6 +325,8 @@ def test_permanently_refused_address_fails_at_once(mail_server: MailServer):
         (550, "relay not permitted"),
         (550, "Administrative prohibition"),
         (553, "not in my list of allowed rcpthosts (#5.7.1)"),
+        (553, "5.1.8 Sender address not owned by user"),
+        (550, "Access denied"),
         (530, "Authentication required"),
     ],
 )
@@ -338,6 +347,7 @@ def test_message_is_retried_when_the_server_refuses_for_now_or_by_policy(
 def test_malformed_address_fails_at_once(mail_server: MailServer, address: str):
     row = enqueue(email_message(recipient=address))
     mail_server.refuses[address] = 553
+    mail_server.reason = "malformed address"
     send_due_notifications()
 
     row.refresh_from_db()

@@ -161,16 +161,27 @@ def test_sms_in_doubt_is_sent_once_more_after_other_failures(sms_gateway: SmsGat
         outcomes.append((row.status, row.error))
         let_time_pass()
 
-    in_doubt = ("PENDING", "INTERRUPTED")
-    failed = ("FAILED", "INTERRUPTED")
-    assert outcomes == [("PENDING", "NOT_TAKEN"), in_doubt, in_doubt, failed]
+    not_taken, in_doubt = ("PENDING", "NOT_TAKEN"), ("PENDING", "INTERRUPTED")
+    assert outcomes == [not_taken, in_doubt, not_taken, ("FAILED", "INTERRUPTED")]
 
 
-def test_sms_that_kills_its_senders_is_in_doubt(sms_gateway: SmsGateway):
+@pytest.mark.parametrize(
+    ("answers", "deaths"),
+    [([], 2), ([(503, "Busy")], 2), ([(201, "not JSON")], 1)],
+    ids=["at first", "after a failure", "after a doubt"],
+)
+def test_sms_that_kills_its_senders_is_in_doubt(
+    sms_gateway: SmsGateway, answers: list[tuple[int, str]], deaths: int
+):
     row = enqueue(sms_message())
-    for _ in range(2):
+    for sms_gateway.broken in answers:
+        send_due_notifications()
+        let_time_pass()
+    sms_gateway.broken = None
+    for _ in range(deaths):
         assert claim()
         let_time_pass()
+    sms_gateway.requests.clear()
     send_due_notifications()
 
     row.refresh_from_db()

@@ -18,7 +18,7 @@ from email.utils import parseaddr
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives, get_connection
 from django.db import transaction
-from django.db.models import Case, F, Min, Q, QuerySet, Value, When
+from django.db.models import Min, Q, QuerySet
 from django.db.models.functions import Now
 
 from verification import links
@@ -58,7 +58,7 @@ RETRY_DELAYS = (
 )
 MAX_ATTEMPTS = len(RETRY_DELAYS) + 1
 # The recipient may have an SMS twice, and no more.
-MOST_IN_DOUBT = 2
+MOST_DOUBTS = 2
 # No job runs as long, so the sender is dead when its lease has ended.
 LEASE = timedelta(seconds=150)
 # One job sends for this long; the next one continues.
@@ -72,10 +72,17 @@ LONGEST_REST = timedelta(minutes=1)
 MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
-# Answers about the mailbox or its domain (RFC 5321, RFC 7504), unless their text says
-# that the server refuses this sender: by its number (RFC 3463), or in Exim's words.
+# Answers about the mailbox or its domain (RFC 5321, RFC 7504), if their text names it
+# and does not say that the server refuses this sender: by its number (RFC 3463), or in
+# words of Postfix and Exim.
 MAILBOX_CODES = {550, 551, 553, 556}
-POLICY = re.compile(rb"\b5\.7\.\d|relay|prohibit|authenti", re.IGNORECASE)
+MAILBOX = re.compile(
+    rb"\b5\.[12]\.\d|address|mailbox|recipient|user|account|domain|unrout",
+    re.IGNORECASE,
+)
+POLICY = re.compile(
+    rb"\b5\.1\.[78]\b|\b5\.7\.\d|relay|prohibit|authenti|sender", re.IGNORECASE
+)
 
 
 @job
@@ -144,22 +151,22 @@ def _postpone(channel: str, until: datetime) -> None:
         channel=channel, next_attempt_at__lte=Now(), leased_until=None
     )
     free = due.select_for_update(no_key=True, skip_locked=True).values("pk")
-    in_doubt = When(error=NotificationError.INTERRUPTED, then=F("error"))
-    away = Value(NotificationError.UNREACHABLE)
     Notification.objects.filter(pk__in=free).update(
-        next_attempt_at=until, error=Case(in_doubt, default=away)
+        next_attempt_at=until, error=NotificationError.UNREACHABLE
     )
 
 
 def claim() -> Notification | None:
     """Claim the notification that has been due longest, and count the attempt.
 
-    The claim counts it, so that the attempts of a message that kills its sender end.
+    The claim counts it, so that the attempts of a message that kills its sender end. If
+    the sender before has died, it may have sent the message.
     """
     due = waiting_notifications().filter(next_attempt_at__lte=Now())
     claimed = claim_due(
         due.order_by("next_attempt_at", "pk")[:1],
         "fence = fence + 1, attempts = attempts + 1, "
+        "doubts = doubts + (leased_until IS NOT NULL)::int, "
         "next_attempt_at = lease.ends, leased_until = lease.ends",
         LEASE,
     )
@@ -168,9 +175,10 @@ def claim() -> Notification | None:
 
 def attempt(notification: Notification, mailer: Mailer) -> Outcome:
     """Send the notification, or find why not. Returns errors as outcomes."""
-    # An attempt without an outcome may have sent the SMS.
-    is_doubted = notification.channel == Channel.SMS and not notification.error
-    if notification.attempts > (MOST_IN_DOUBT if is_doubted else MAX_ATTEMPTS):
+    is_doubted = notification.channel == Channel.SMS and (
+        notification.doubts >= MOST_DOUBTS
+    )
+    if is_doubted or notification.attempts > MAX_ATTEMPTS:
         return Outcome(NotificationError.INTERRUPTED, permanent=True)
     is_code = notification.kind in CODE_KINDS
     if is_code and notification.created_at + CODE_LIFETIME < now():
@@ -192,11 +200,8 @@ def record(notification: Notification, outcome: Outcome) -> bool:
     at = now()
     attempts = notification.attempts
     wait = None if outcome.permanent else next_retry_delay(attempts)
-    # An attempt without an outcome may have sent the SMS, too.
-    unknown = {"", NotificationError.INTERRUPTED}
-    is_sms = notification.channel == Channel.SMS
-    was_in_doubt = is_sms and attempts > 1 and notification.error in unknown
-    if outcome.in_doubt and was_in_doubt:
+    doubts = notification.doubts + outcome.in_doubt
+    if outcome.in_doubt and doubts >= MOST_DOUBTS:
         wait = None
     if outcome.is_away:
         attempts -= 1
@@ -212,10 +217,6 @@ def record(notification: Notification, outcome: Outcome) -> bool:
         status = NotificationStatus.WITHHELD
     else:
         status = NotificationStatus.PENDING if wait else NotificationStatus.FAILED
-    error = outcome.error or ""
-    if was_in_doubt and status == NotificationStatus.PENDING:
-        # Later failures do not end the doubt.
-        error = NotificationError.INTERRUPTED
     own_claim = Notification.objects.filter(
         pk=notification.pk, fence=notification.fence, leased_until__isnull=False
     )
@@ -225,7 +226,8 @@ def record(notification: Notification, outcome: Outcome) -> bool:
             next_attempt_at=at + wait if wait else None,
             leased_until=None,
             attempts=attempts,
-            error=error,
+            doubts=doubts,
+            error=outcome.error or "",
             provider_reference=outcome.reference,
             sent_at=at if status == NotificationStatus.SENT else None,
         )
@@ -316,7 +318,8 @@ def _is_about_mailbox(code: int, text: bytes) -> bool:
 
     A mail server that does not know the service's address refuses everybody.
     """
-    return code in MAILBOX_CODES and not POLICY.search(text)
+    names_it = MAILBOX.search(text) and not POLICY.search(text)
+    return code in MAILBOX_CODES and bool(names_it)
 
 
 def _mail_outcome(e: Exception) -> Outcome:

@@ -199,6 +199,9 @@ class Notification(DatedRow):
     rounds = models.PositiveSmallIntegerField(db_default=1)
     # Attempts of the present round, the current one included.
     attempts = models.PositiveSmallIntegerField(db_default=0)
+    # Attempts of this round that may have sent it: their sender died before it recorded
+    # an outcome, or the gateway did not say. A second doubt ends an SMS.
+    doubts = models.SmallIntegerField(db_default=0)
     # Counts all claims.
     fence = models.PositiveIntegerField(db_default=0)
     next_attempt_at = models.DateTimeField(null=True, editable=False)

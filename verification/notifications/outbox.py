@@ -190,6 +190,7 @@ def send_again(notification: Notification) -> None:
         status=NotificationStatus.PENDING,
         rounds=F("rounds") + 1,
         attempts=0,
+        doubts=0,
         error="",
         counted_at=None,
         provider_reference="",
