@@ -1,4 +1,5 @@
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -22,6 +23,7 @@ from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.outbox import cancel
 from verification.notifications.recipients import block
+from verification.payments.models import Payment
 from verification.values.clock import now
 from workspaces.models import Client as WorkspaceClient
 
@@ -113,14 +115,19 @@ def test_request_is_sent_again_only_while_its_link_takes_an_answer(
 
 
 @pytest.mark.parametrize("end", [None, "replaced", "expired"])
+@pytest.mark.parametrize("kind", ["ACCESS_LINK", "REVIEW_ANSWER"])
 def test_link_to_own_data_is_sent_again_only_while_it_works(
-    api: Api, admin_client: Client, end: str | None
+    api: Api, admin_client: Client, kind: str, end: str | None
 ):
     report_id = api.create(person(email=ADDRESS))["id"]
     api.work()
     client = WorkspaceClient(api.workspace, api.account, "member")
     send_access_link(client, report_id)
     row = Notification.objects.get(kind="ACCESS_LINK")
+    if kind == "REVIEW_ANSWER":
+        row.context["link"] += "/notice"
+        row.kind, row.cause = kind, "review:1"
+        row.save()
     send_due_notifications()
     if end == "replaced":
         Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
@@ -132,6 +139,31 @@ def test_link_to_own_data_is_sent_again_only_while_it_works(
 
     reason = {None: "is sent again", "replaced": "newer link", "expired": "has expired"}
     assert reason[end] in told
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (None, "is sent again"),
+        ({"generation": 2, "token_digest": b"2" * 32}, "newer link"),
+        ({"status": "PAID", "paid_at": now()}, "needs no link"),
+    ],
+    ids=["open", "replaced", "paid"],
+)
+def test_message_that_a_part_is_missing_is_sent_again_only_while_its_link_works(
+    api: Api, admin_client: Client, end: dict[str, Any] | None, reason: str
+):
+    api.create({**person(email=ADDRESS), "paymentMode": "CANDIDATE"})
+    row = Notification.objects.get(kind="PAYMENT_REQUEST")
+    row.kind, row.cause = "PAYMENT_SHORT", "short:1"
+    row.context |= {"paid": "1.00", "number": "VR-1"}
+    row.save()
+    send_due_notifications()
+    Payment.objects.update(**end or {})
+
+    (told,) = send_again(admin_client, row)
+
+    assert reason in told
 
 
 def test_notice_of_a_decline_that_staff_send_again_is_served(

@@ -12,6 +12,7 @@ from verification.backoffice.model_admin import (
 from verification.consents.links import consent_links, opens_data
 from verification.consents.models import Consent
 from verification.decisions import notices
+from verification.links import digest
 from verification.notifications import outbox
 from verification.notifications.models import Block, Channel, Kind, Notification
 from verification.notifications.outbox import NotResendable
@@ -21,18 +22,18 @@ from verification.reports.hosted_links import (
     HostedLinks,
     NotRenewable,
     ResendTooSoon,
-    reminder_cause,
-    request_cause,
 )
 from verification.values.clock import now
 
-# The links in these messages
+# The links in these messages, which say nothing without them
 LINKS: dict[str, HostedLinks[Any]] = {
     Kind.CONSENT_REQUEST: consent_links,
     Kind.CONSENT_REMINDER: consent_links,
     Kind.ACCESS_LINK: consent_links,
+    Kind.REVIEW_ANSWER: consent_links,
     Kind.PAYMENT_REQUEST: payment_links,
     Kind.PAYMENT_REMINDER: payment_links,
+    Kind.PAYMENT_SHORT: payment_links,
     Kind.REFERENCE_REQUEST: reference_links,
     Kind.REFERENCE_REMINDER: reference_links,
 }
@@ -99,7 +100,7 @@ def _send_again(message, by):
     if message.kind == Kind.ADVERSE_NOTICE:
         notices.send_message_again(message, by)
         return
-    if message.kind in LINKS and message.report_id:
+    if message.kind in LINKS and message.report_id and message.context:
         _require_open_link(message)
     outbox.send_again(message)
 
@@ -107,11 +108,12 @@ def _send_again(message, by):
 def _require_open_link(message):
     """Raise an error that says why the link in the message leads nowhere any more."""
     links = LINKS[message.kind]
+    digests = [digest(part) for part in message.context["link"].split("/")]
     for found in links.model.objects.filter(report=message.report_id):
         report, row = links.lock(found.pk)
-        if message.cause in (request_cause(row), reminder_cause(row)):
+        if row.token_digest in digests:
             at = now()
-            if message.kind == Kind.ACCESS_LINK:
+            if message.kind in (Kind.ACCESS_LINK, Kind.REVIEW_ANSWER):
                 is_open = opens_data(row, at)
             else:
                 links.require_renewable(report, row, at)
