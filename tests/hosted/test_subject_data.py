@@ -30,7 +30,7 @@ from verification.privacy.models import Correction, Origin, RequestKind
 from verification.privacy.personal_data import erase_reports
 from verification.privacy.requests import open_request
 from verification.privacy.withdrawals import withdraw
-from verification.providers import kra, metropol, prembly, screening
+from verification.providers import findings, metropol, screening
 from verification.reports.hosted_links import RESEND_INTERVAL
 from verification.reports.models import Report
 from verification.values.local_time import format_nairobi
@@ -437,8 +437,7 @@ def test_all_of_a_finding_has_words():
     flags = {code for one in CATALOGUE for code in one.flag_codes}
     values = {code for *_, code in metropol.STATUSES}
     values |= {*metropol.PRODUCTS.values(), *metropol.STANDINGS.values()}
-    values |= {*metropol.LISTINGS.values(), *kra.STATUSES.values(), *screening.TOPICS}
-    values |= prembly.PIN_STATUSES
+    values |= {*metropol.LISTINGS.values(), *findings.PIN_STATUSES, *screening.TOPICS}
 
     assert details - set(finding_words.LABELS) == set()
     assert flags - set(finding_words.FLAGS) == set()

@@ -9,7 +9,7 @@ from tests.fakes.companies_house import NUMBER, OFFICERS, OWNERS, FakeCompaniesH
 from tests.fakes.companies_house import companies_house as companies_house
 from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import AnswerPending, Refused, Unavailable
-from verification.providers.companies_house import STATUSES, company_number
+from verification.providers.companies_house import company_number
 
 CHECK = "BUSINESS_VERIFICATION"
 ACACIA = {
@@ -83,36 +83,44 @@ def test_incomplete_list_of_people_is_left_out(companies_house):
     assert (details["directors"], details["shareholders"]) == (None, None)
 
 
-# The register's words -> ours. Every status except ACTIVE raises a flag.
+# The register's words -> ours.
 @pytest.mark.parametrize(
-    ("record", "status"),
+    ("words", "detail", "status", "score"),
     [
-        *(({"company_status": word}, ours) for word, ours in STATUSES.items()),
-        ({"company_status": "suspended-animation"}, "SUSPENDED_ANIMATION"),
-        (
-            {"company_status_detail": "active-proposal-to-strike-off"},
-            "PROPOSAL_TO_STRIKE_OFF",
+        ("active open registered", "", "ACTIVE", 5),
+        ("active", "transferred-from-uk", "ACTIVE", 5),
+        ("active", "active-proposal-to-strike-off", "PROPOSAL_TO_STRIKE_OFF", 90),
+        ("dissolved closed converted-closed removed", "", "DISSOLVED", 90),
+        *(
+            (word, "", word.upper().replace("-", "_"), 90)
+            for word in (
+                "administration",
+                "insolvency-proceedings",
+                "liquidation",
+                "receivership",
+                "voluntary-arrangement",
+            )
         ),
-        ({"company_status_detail": "transferred-from-uk"}, "ACTIVE"),
+        ("suspended-animation", "", "SUSPENDED_ANIMATION", None),
     ],
 )
-def test_status_maps_to_a_result(companies_house, record, status):
-    companies_house.profile = record
+def test_status_maps_to_a_result(companies_house, words, detail, status, score):
+    for word in words.split():
+        record = {"company_status": word, "company_status_detail": detail}
+        companies_house.profile = record
 
-    answer = finding_of(companies_house)
+        answer = finding_of(companies_house)
 
-    is_active = status == "ACTIVE"
-    assert answer.details["companyStatus"] == status
-    assert codes(answer) == ([] if is_active else ["COMPANY_DISSOLVED"])
-    assert answer.score == (5 if is_active else 90)
+        assert answer.details["companyStatus"] == status
+        assert codes(answer) == (["COMPANY_DISSOLVED"] if score == 90 else [])
+        assert answer.score == score
 
 
-def test_unknown_status_is_logged(companies_house, caplog):
+def test_unknown_status_is_logged_and_undecided(companies_house, caplog):
     companies_house.profile = {"company_status": "suspended-animation"}
 
-    finding_of(companies_house)
-
-    assert "suspended-animation" in caplog.text
+    assert "whether it is active is not known" in finding_of(companies_house).summary
+    assert "SUSPENDED_ANIMATION" in caplog.text
 
 
 @pytest.mark.parametrize(

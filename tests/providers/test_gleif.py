@@ -72,7 +72,7 @@ def test_another_name_is_flagged(gleif: FakeGleif):
         ("ISSUED", None, None, [], None),
         ("ISSUED", "INACTIVE", "DISSOLVED", ["COMPANY_DISSOLVED"], 90),
         ("LAPSED", "INACTIVE", "DISSOLVED", ["COMPANY_DISSOLVED"], 90),
-        ("ISSUED", "FROZEN", "FROZEN", ["COMPANY_DISSOLVED"], 90),
+        ("ISSUED", "FROZEN", "FROZEN", [], None),
         ("ISSUED", "NULL", None, [], None),
         ("RETIRED", "ACTIVE", "DISSOLVED", ["COMPANY_DISSOLVED"], 90),
         ("MERGED", "ACTIVE", "MERGED", ["COMPANY_DISSOLVED"], 90),

@@ -44,7 +44,7 @@ def test_active_pin_of_the_subject_is_clear(kra: FakeKra):
         ("A521040203F", "SUSPENDED", ["PIN_INACTIVE"], 75),
         ("A521040204F", "CANCELLED", ["PIN_INACTIVE"], 75),
         ("A521040205F", "STOPPED", ["PIN_INACTIVE"], 75),
-        ("A521040206F", None, ["PIN_INACTIVE"], 75),
+        ("A521040206F", "DORMANT", ["PIN_INACTIVE"], 75),
         ("A000000000Z", None, ["PIN_NOT_FOUND"], 80),
     ],
 )
@@ -87,13 +87,16 @@ def test_owners_name_is_no_mismatch_of_a_business(kra, name, match, flags, score
     assert ("owner" in answer.summary) == (match is None)
 
 
-def test_pin_without_a_status_has_no_score(kra: FakeKra):
-    data = {**PINDATA, "Name": JOHN["fullName"], "StatusOfPIN": None}
+@pytest.mark.parametrize("word", [None, "Asleep"])
+def test_pin_without_a_known_status_has_no_score(kra: FakeKra, word, caplog):
+    data = {**PINDATA, "Name": JOHN["fullName"], "StatusOfPIN": word}
     kra.says = (200, {"ResponseCode": "23000", "Status": "OK", "PINDATA": data})
 
     answer = finding_of(kra, **JOHN)
 
     assert (codes(answer), answer.score) == ([], None)
+    assert answer.details["pinStatus"] is None
+    assert ("ASLEEP" in caplog.text) == bool(word)
 
 
 def test_another_name_is_flagged(kra: FakeKra):

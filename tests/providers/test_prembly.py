@@ -153,7 +153,7 @@ def test_person_has_all_details_of_the_answer(prembly: FakePrembly):
             (word, word.upper(), ["PIN_INACTIVE"], 75)
             for word in ("Inactive", "Suspended", "Cancelled", "Stopped", "Dormant")
         ),
-        ("Asleep", None, ["PIN_INACTIVE"], 75),
+        ("Asleep", None, [], None),
         (None, None, [], None),
     ],
 )
@@ -175,7 +175,9 @@ def test_status_of_a_pin_maps_to_flags(prembly, word, status, flags, score):
             ({"status": word}, "DISSOLVED", ["COMPANY_DISSOLVED"], 90)
             for word in ("Dissolved", "struck off", "deregistered", "ceased")
         ),
-        ({"status": "asleep"}, "ASLEEP", ["COMPANY_DISSOLVED"], 90),
+        ({"status": "wound up"}, "DISSOLVED", ["COMPANY_DISSOLVED"], 90),
+        # A word that we do not know is no proof of anything.
+        ({"status": "asleep"}, "ASLEEP", [], None),
         ({"status": None}, None, [], None),
         ({"verified": False}, "ACTIVE", [], None),
         ({"businessName": None}, "ACTIVE", ["NAME_NOT_COMPARED"], None),

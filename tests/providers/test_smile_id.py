@@ -230,7 +230,7 @@ def test_directors_and_owners_are_null_when_not_told(smile_id, untold, told):
             for word in ("Dissolved", "STRUCK OFF", "Deregistered", "In liquidation")
         ),
         ({}, {"status": "Registered"}, [], 5),
-        ({}, {"status": "N/A"}, [], None),
+        *(({}, {"status": word}, [], None) for word in ("Dormant", "N/A")),
         ({}, {"legal_name": "N/A"}, ["NAME_NOT_COMPARED"], None),
         ({}, {"registration_date": "soon", "company_type": "N/A"}, [], 5),
     ],

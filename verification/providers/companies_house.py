@@ -8,7 +8,6 @@ in five minutes; one company takes three.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from base64 import b64encode
@@ -19,7 +18,6 @@ from typing import Any
 
 from verification.providers import findings
 from verification.providers.base import Finding, Inquiry, Provider
-from verification.providers.findings import ACTIVE, DISSOLVED
 from verification.providers.http_api import (
     Api,
     Record,
@@ -31,8 +29,6 @@ from verification.providers.http_api import (
 )
 from verification.providers.name_comparison import companies_alike
 
-logger = logging.getLogger(__name__)
-
 SOURCE, COUNTRY = "Companies House", "GB"
 # For each of the four calls that a check may need.
 SECONDS = 10.0
@@ -40,21 +36,6 @@ SECONDS = 10.0
 WINDOW = 300.0
 MOST_PEOPLE, MOST_FOUND = 100, 20
 
-STATUSES = {
-    "active": ACTIVE,
-    "open": ACTIVE,
-    "registered": ACTIVE,
-    "dissolved": DISSOLVED,
-    "closed": DISSOLVED,
-    "converted-closed": DISSOLVED,
-    "removed": DISSOLVED,
-    # The register's own words for companies that are under somebody else's control.
-    "administration": "ADMINISTRATION",
-    "insolvency-proceedings": "INSOLVENCY_PROCEEDINGS",
-    "liquidation": "LIQUIDATION",
-    "receivership": "RECEIVERSHIP",
-    "voluntary-arrangement": "VOLUNTARY_ARRANGEMENT",
-}
 # `company_status_detail` of a company that is about to be dissolved.
 ENDING = {"active-proposal-to-strike-off": "PROPOSAL_TO_STRIKE_OFF"}
 TYPES = {
@@ -211,11 +192,8 @@ def _until_reset(reply: Reply) -> float:
 def _company(
     profile: Record, officers: Record | None, owners: Record | None
 ) -> findings.Company:
-    word = profile.text("company_status")
     detail = profile.text("company_status_detail") or ""
-    status = STATUSES.get(word or "", profile.code("company_status"))
-    if word and word not in STATUSES:
-        logger.warning("Companies House returned an unknown status: %s", word[:40])
+    status = findings.company_status(SOURCE, profile.code("company_status"))
     return findings.Company(
         name=profile.text("company_name"),
         kind=TYPES.get(profile.text("type") or "", profile.code("type")),

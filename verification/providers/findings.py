@@ -74,21 +74,34 @@ OWNER_NAME = "The PIN is a person's, perhaps the owner's: no name was compared."
 LIMITED = frozenset({"limited", "ltd", "plc", "llp"})
 # The number of Kenya's Commissioner for Co-operative Development
 COOPERATIVE = re.compile(r"CS\W*(NO\W*)?\d", re.IGNORECASE)
+NO_STATE = "The company is registered; whether it is active is not known."
 OTHER_REGISTER = "Co-operatives are not in the business register."
 # Texts and dates that registers write in place of a date of death or birth.
 NIL = {"", "n/a", "na", "none", "null", "nil", "not available"}
 LAST_NIL_DAY = "1901-01-01"
 GENDERS = {"f": "FEMALE", "female": "FEMALE", "m": "MALE", "male": "MALE"}
 ACTIVE, DISSOLVED = "ACTIVE", "DISSOLVED"
-# The words of Kenya's business register.
-KENYAN_STATUSES = {
-    "ACTIVE": ACTIVE,
-    "REGISTERED": ACTIVE,
-    "DISSOLVED": DISSOLVED,
-    "STRUCK_OFF": DISSOLVED,
-    "DEREGISTERED": DISSOLVED,
-    "CEASED": DISSOLVED,
+# Business registers' words for a company that exists, for one that has ended, and for
+# one that ends, is part of another, or is under somebody else's control.
+COMPANY_STATUSES = {
+    **dict.fromkeys(("ACTIVE", "OPEN", "REGISTERED"), ACTIVE),
+    **dict.fromkeys(("DISSOLVED", "STRUCK_OFF", "DEREGISTERED", "CEASED"), DISSOLVED),
+    **dict.fromkeys(("CLOSED", "CONVERTED_CLOSED", "REMOVED", "WOUND_UP"), DISSOLVED),
 }
+NOT_ACTIVE = {
+    "ADMINISTRATION",
+    "INSOLVENCY_PROCEEDINGS",
+    "IN_LIQUIDATION",
+    "LIQUIDATION",
+    "MERGED",
+    "PROPOSAL_TO_STRIKE_OFF",
+    "RECEIVERSHIP",
+    "UNDER_ADMINISTRATION",
+    "UNDER_LIQUIDATION",
+    "UNDER_RECEIVERSHIP",
+    "VOLUNTARY_ARRANGEMENT",
+}
+PIN_STATUSES = {ACTIVE, "INACTIVE", "SUSPENDED", "CANCELLED", "STOPPED", "DORMANT"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +121,12 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Taxpayer:
-    """The record of a PIN in our words.
-
-    `tells_status` is False if the register does not say whether the PIN is active.
-    """
+    """The record of a PIN in our words."""
 
     pin: str | None
     name: str | None
     kind: str | None
     status: str | None = None
-    tells_status: bool = True
     address: str | None = None
     obligations: list[str] | None = None
 
@@ -222,8 +231,8 @@ def pin_finding(
         flags = name_flags(subject, match, other_name)
     if is_owner:
         flags["NAME_NOT_COMPARED"] = OWNER_NAME
-    if is_found and record.tells_status and record.status != ACTIVE:
-        flags["PIN_INACTIVE"] = _inactive_pin(record.status, source)
+    if is_found and record.status not in {None, ACTIVE}:
+        flags["PIN_INACTIVE"] = f"The PIN is {str(record.status).lower()}."
     known = record.status is not None and is_compared(subject, match)
     clear = "The PIN is active." if known else NOT_COMPARED
     summary = worst_message(flags, clear)
@@ -249,6 +258,14 @@ def pin_finding(
     )
 
 
+def pin_status(source: str, word: str | None) -> str | None:
+    """Return a register's status of a PIN; log a word that is unknown, and leave it."""
+    if word is None or word in PIN_STATUSES:
+        return word
+    logger.warning("%s returned an unknown status of a PIN: %s", source, word[:40])
+    return None
+
+
 def taxpayer_kind(pin: str | None) -> str | None:
     """Return the kind of taxpayer, which the first letter of a Kenyan PIN tells."""
     return {"A": "INDIVIDUAL", "P": "COMPANY"}.get((pin or "")[:1].upper())
@@ -258,13 +275,6 @@ def _is_owner(subject: Subject, record: Taxpayer) -> bool:
     """Return whether the taxpayer may be the owner of a business without a PIN."""
     is_limited = LIMITED & {*words_of(stated_name(subject) or "")}
     return is_company(subject) and record.kind == "INDIVIDUAL" and not is_limited
-
-
-def _inactive_pin(status: str | None, source: str) -> str:
-    if status:
-        return f"The PIN is {status.lower()}."
-    logger.warning("%s returned an unknown status of a PIN", source)
-    return "The revenue authority does not say that the PIN is active."
 
 
 def company_finding(
@@ -289,13 +299,13 @@ def company_finding(
     elif record.status == DISSOLVED:
         message = "The business register records the company as dissolved."
         flags["COMPANY_DISSOLVED"] = message
-    elif record.status not in {None, ACTIVE}:
+    elif record.status in NOT_ACTIVE:
         message = "The business register does not say that the company is active."
         flags["COMPANY_DISSOLVED"] = message
-    known = is_compared(subject, match) and record.status is not None
-    known = known and not record.doubt
+    is_told = record.status in {ACTIVE, DISSOLVED, *NOT_ACTIVE}
+    known = is_compared(subject, match) and is_told and not record.doubt
     clear = "The company is registered and active." if known else NOT_COMPARED
-    clear = record.doubt or clear
+    clear = record.doubt or (clear if is_told else NO_STATE)
     if by_name:
         clear = "A company of this name was found, and not under this number."
     return build_finding(
@@ -344,11 +354,15 @@ def _company_details(
     }
 
 
-def kenyan_status(source: str, word: str | None) -> str | None:
-    """Return the status for a word of Kenya's business register."""
-    if word and word not in KENYAN_STATUSES:
-        logger.warning("%s returned an unknown status of a company", source)
-    return KENYAN_STATUSES.get(word or "", word)
+def company_status(source: str, word: str | None) -> str | None:
+    """Return the status for a business register's word; log a word that is unknown.
+
+    It proves nothing: the register may have other words for companies that exist.
+    """
+    if word and word not in COMPANY_STATUSES.keys() | NOT_ACTIVE:
+        shown = word[:40]
+        logger.warning("%s returned an unknown status of a company: %s", source, shown)
+    return COMPANY_STATUSES.get(word or "", word)
 
 
 def director(

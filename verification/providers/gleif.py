@@ -16,7 +16,7 @@ from typing import Any
 
 from verification.providers import findings
 from verification.providers.base import Finding, Inquiry, Provider, Subject
-from verification.providers.findings import ACTIVE, DISSOLVED
+from verification.providers.findings import DISSOLVED
 from verification.providers.http_api import (
     Api,
     Record,
@@ -34,8 +34,6 @@ SECONDS = 12.0
 # A search asks for one record more than this.
 MOST = 10
 
-# Status of the company, by the record's `entity.status`.
-STATUSES = {"ACTIVE": ACTIVE, "INACTIVE": DISSOLVED}
 # Statuses of a valid LEI. Under other statuses the record may be wrong.
 IN_ORDER = {"ISSUED", "PENDING_TRANSFER", "PENDING_ARCHIVAL", "TRANSFERRED"}
 DOUBTS = {
@@ -149,15 +147,15 @@ def is_lei(number: str) -> bool:
 def _company(record: Record) -> findings.Company:
     entity, lei_status = record.record("entity"), _lei_status(record)
     word = entity.code("status")
-    status = STATUSES.get(word or "", word)
+    word = DISSOLVED if word == "INACTIVE" else word
+    status = findings.company_status(SOURCE, word)
     if lei_status in ENDED:
         status = DISSOLVED if lei_status == "RETIRED" else lei_status
     doubt = DOUBTS.get(lei_status or "", "")
-    is_known = status in {*STATUSES.values(), *ENDED, None}
-    if lei_status not in IN_ORDER | ENDED | DOUBTS.keys() or not is_known:
-        shown = f"{lei_status} {word}"[:40]
-        logger.warning("GLEIF returned an unknown status: %s", shown)
-        doubt = doubt or "The record does not say that it is in order."
+    if lei_status not in IN_ORDER | ENDED | DOUBTS.keys():
+        shown = str(lei_status)[:40]
+        logger.warning("GLEIF returned an unknown status of a record: %s", shown)
+        doubt = "The record does not say that it is in order."
     return findings.Company(
         name=_name(record),
         kind=entity.record("legalForm").code("other"),

@@ -15,7 +15,12 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from verification.providers.base import Finding, Inquiry, Provider, Subject
-from verification.providers.findings import Taxpayer, is_company, pin_finding
+from verification.providers.findings import (
+    Taxpayer,
+    is_company,
+    pin_finding,
+    pin_status,
+)
 from verification.providers.http_api import (
     Api,
     Record,
@@ -45,12 +50,6 @@ CODES: dict[str, Verdict] = {
     "30002": "NOT_FOUND",
 }
 TYPES = {"individual": "INDIVIDUAL", "non individual": "COMPANY"}
-STATUSES = {
-    "active": "ACTIVE",
-    "suspended": "SUSPENDED",
-    "cancelled": "CANCELLED",
-    "stopped": "STOPPED",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +197,7 @@ def _finding(subject: Subject, answers: list[_Answer]) -> Finding:
         pin=_clearest([*pins, subject.get("kraPin")]),
         name=_clearest([each.get("Name") for each in latest_first]),
         kind=TYPES.get(_plain(data.get("TypeOfTaxpayer"))),
-        status=STATUSES.get(_plain(data.get("StatusOfPIN"))),
-        tells_status=bool(data.get("StatusOfPIN")),
+        status=pin_status(SOURCE, Record(data).code("StatusOfPIN")),
     )
     bodies = b"".join(answer.reply.body for answer in answers)
     return pin_finding(

@@ -54,14 +54,6 @@ ID_PATH, PIN_PATH = "/verification/ke/national_id", "/verification/ke/tax/pin"
 COMPANY_PATH = "/verification/ke/brs/search/advanced"
 # The extract to ask for, by the letters that a number begins with; CR12 for companies.
 KINDS = {"BN": "CR13", "LLP": "LLP"}
-PIN_STATUSES = {
-    "ACTIVE",
-    "INACTIVE",
-    "SUSPENDED",
-    "CANCELLED",
-    "STOPPED",
-    "DORMANT",
-}
 # The type, by the letters that the number begins with: the extract does not tell it.
 TYPES = {"BN": "BUSINESS_NAME", "LLP": "LIMITED_LIABILITY_PARTNERSHIP"}
 
@@ -197,14 +189,12 @@ def identity(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
 
 def taxpayer(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
     found = data or Answer()
-    status, obligations = found.code("pin_status"), found.text("obligation_details")
-    pin = subject.get("kraPin")
+    pin, obligations = subject.get("kraPin"), found.text("obligation_details")
     record = findings.Taxpayer(
         pin=pin,
         name=found.text("taxpayer_name"),
         kind=findings.taxpayer_kind(pin) if data else None,
-        status=status if status in PIN_STATUSES else None,
-        tells_status=status is not None,
+        status=findings.pin_status(SOURCE, found.code("pin_status")),
         obligations=[obligations] if obligations else None,
     )
     return findings.pin_finding(subject, record, is_found=bool(data), **evidence)
@@ -218,7 +208,7 @@ def business(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
     company = findings.Company(
         name=data.text("businessName", "companyName"),
         kind=TYPES.get(letters[0]) if letters else None,
-        status=findings.kenyan_status(SOURCE, data.code("status")),
+        status=findings.company_status(SOURCE, data.code("status")),
         incorporated_on=data.day("registrationDate"),
         address=data.text("physicalAddress", "postalAddress"),
         directors=_partners(data),

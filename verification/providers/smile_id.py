@@ -349,7 +349,6 @@ def taxpayer(subject: Subject, answer: Answer | None, **evidence: Any) -> Findin
         pin=pin,
         name=found.text("FullName"),
         kind=findings.taxpayer_kind(pin) if answer else None,
-        tells_status=False,
         address=found.text("Address"),
     )
     return findings.pin_finding(subject, record, is_found=bool(answer), **evidence)
@@ -363,7 +362,7 @@ def business(subject: Subject, answer: Answer | None, **evidence: Any) -> Findin
     company = findings.Company(
         name=record.text("legal_name"),
         kind=TYPES.get(kind or "", kind),
-        status=findings.kenyan_status(SOURCE, record.code("status")),
+        status=findings.company_status(SOURCE, record.code("status")),
         incorporated_on=record.day("registration_date"),
         address=record.text("address"),
         directors=_directors(answer),
