@@ -237,15 +237,6 @@ def test_missing_record_is_a_finding_with_any_http_status(prembly, check, status
     assert codes(finding_of(prembly, check)) == [NOT_FOUND[check]]
 
 
-@pytest.mark.parametrize("check", ["IDENTITY", "KRA_PIN"])
-def test_empty_record_is_not_found(prembly, check):
-    prembly.answer_with = {"data": {}}
-
-    answer = finding_of(prembly, check)
-
-    assert (codes(answer), answer.score) == ([NOT_FOUND[check]], 80)
-
-
 # Envelope -> failure, text for the client, and whether the adapter logs a warning.
 @pytest.mark.parametrize(
     ("envelope", "failure", "told", "logged"),
@@ -260,17 +251,21 @@ def test_empty_record_is_not_found(prembly, check):
         ({"verification": {"status": "PENDING"}}, Unavailable, "not come to an", False),
         ({"verification": {"status": "NOT-VERIFIED"}}, Unavailable, "code 00,", True),
         ({"verification": {"status": "ASLEEP"}}, Unavailable, "code 00,", True),
-        ({"data": None}, Unavailable, "did not give it", False),
+        # An answer without a person does not say that there is none.
+        *(
+            ({"data": nothing}, Unavailable, "did not give it", False)
+            for nothing in ({}, None, [])
+        ),
         ({"data": "JANE KAMAU"}, Unavailable, "did not give it", False),
         (
-            {"data": {"id_number": "9", "pin": "9"}},
+            {"data": {"id_number": "9", "pin": "9", "registrationNumber": "9"}},
             Unavailable,
             "something else",
             False,
         ),
     ],
 )
-@pytest.mark.parametrize("check", ["IDENTITY", "KRA_PIN"])
+@pytest.mark.parametrize("check", SUBJECTS)
 def test_code_maps_to_an_outcome(
     prembly, envelope, failure, told, logged, check, caplog
 ):

@@ -150,13 +150,10 @@ def _may_be_charged(answer: Answer) -> bool:
 
 
 def _data(answer: Answer, number: str) -> Answer:
-    """Return the record. Raises Unavailable if it is about another number.
-
-    An empty record of a person or a PIN means that the register has none.
-    """
-    if not isinstance(answer.get("data"), dict):
-        raise unavailable_error(SOURCE, "found a record and did not give it")
+    """Return the record. Raises Unavailable for none, or one of another number."""
     data = answer.record("data")
+    if not data:
+        raise unavailable_error(SOURCE, "found a record and did not give it")
     keys = ("id_number", "identity_number", "pin", "registrationNumber")
     numbers = [data[key] for key in keys if data.get(key)]
     if numbers and not any(is_same_number(told, number) for told in numbers):
