@@ -22,6 +22,7 @@ from tests.world.orders import (
     two_checks,
 )
 from tests.world.packages import by_package, create_package
+from tests.world.payments import pay_report
 from tests.world.staff import take_messages
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
@@ -1034,6 +1035,17 @@ def test_draft_is_edited_and_the_rest_of_it_stays(owner, api: Api):
     # An attestation that was not edited keeps its exact time.
     assert Consent.objects.get().attestation == attestation
     assert AuditEvent.objects.get(action="report.edited").fields == ["purpose"]
+
+
+def test_edit_of_a_draft_shows_the_price_that_the_draft_keeps(owner, api: Api):
+    paid = api.create({**two_checks(), "paymentMode": "CANDIDATE"}, draft=True)
+    pay_report(api, paid)
+    create_package(price=Decimal("83.00"))
+    by_loan = api.create(by_package(), draft=True)
+    CheckDefinition.objects.filter(name="KRA_PIN").update(price=Decimal("75.50"))
+
+    assert "100.00" in owner.page("reports-edit", report=paid["id"])
+    assert "83.00" in owner.page("reports-edit", report=by_loan["id"])
 
 
 def test_unchanged_draft_keeps_its_consent(owner, api: Api):

@@ -236,10 +236,13 @@ def _render(
     others: list[Report] = []
     if choice.definitions(offer) and (texts is not None or not form.errors):
         values = form.details.values if texts is None else texts
-        is_draft = draft is not None or choice.is_draft_only(offer)
-        item = orders.build_item(choice, values, offer)
         try:
-            price = orders.quote_items(place.client, [item], draft=is_draft)
+            if draft:
+                price = orders.quote_edit(place.client, draft, choice, values, offer)
+            else:
+                item = orders.build_item(choice, values, offer)
+                is_draft = choice.is_draft_only(offer)
+                price = orders.quote_items(place.client, [item], draft=is_draft)
             others = orders.same_subject_reports(place.client, price.orders)
         except InvalidRequest as e:
             if shows_faults:

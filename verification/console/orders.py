@@ -38,7 +38,7 @@ from verification.payments.links import payment_links
 from verification.payments.models import PAYABLE_STATUSES, Payment
 from verification.reports import launch as launches
 from verification.reports.create import NewReport, create_reports
-from verification.reports.drafts import as_item, edit_draft
+from verification.reports.drafts import as_item, edit_draft, price_edit
 from verification.reports.ends import UNCALLED, cancel
 from verification.reports.hosted_links import NotRenewable
 from verification.reports.idempotency import IdempotencyKey, run_once
@@ -516,6 +516,20 @@ def quote_items(client: Client, items: Sequence[Item], *, draft: bool) -> Quote:
     )
 
 
+def quote_edit(
+    client: Client, report: Report, choice: Choice, values: Values, offer: Offer
+) -> Quote:
+    """Quote a draft as `save_draft` would leave it. Raises InvalidRequest."""
+    changed = _changes(report, choice, values, offer)
+    order, priced, _is_paid = price_edit(client, report, changed)
+    return Quote(
+        lines=_quoted_lines([priced.lines])[0],
+        charge=Decimal(0),
+        digest=digest_of([_costs(priced.lines)]),
+        orders=[order],
+    )
+
+
 def _read_orders(client: Client, items: Sequence[Item], draft: bool) -> list[Order]:
     packages = named_packages(client.workspace.pk, list(items))
     hosts = named_return_hosts(client.workspace.pk, list(items))
@@ -644,6 +658,16 @@ def save_draft(
     Only what differs is sent: an edit of a member that the notice shows voids the
     subject's consent, even with the same value. Raises as `edit_draft`.
     """
+    changed = _changes(report, choice, values, offer)
+    if changed:
+        edit_draft(client, report.pk, changed)
+    return sorted(changed)
+
+
+def _changes(
+    report: Report, choice: Choice, values: Values, offer: Offer
+) -> dict[str, Any]:
+    """Return the members of the draft that differ from the form."""
     old = as_item(report)
     before = build_item(Choice.of(old), read_values(old, offer), offer)
     after = build_item(choice, values, offer)
@@ -659,9 +683,7 @@ def save_draft(
         changed["subject"] = _keep_unseen(
             old["subject"], after["subject"], choice, offer
         )
-    if changed:
-        edit_draft(client, report.pk, changed)
-    return sorted(changed)
+    return changed
 
 
 def _keep_unseen(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -86,9 +86,8 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     faults = validate_shape(DraftEdit, body)
     # A null member counts as left out.
     body = {name: value for name, value in body.items() if value is not None}
-    order = _merge_edit(client, report, body, faults)
+    order, priced, is_paid = price_edit(client, report, body, faults)
     at = now()
-    priced = price_orders([order], *client.where, at, [report.pk])[0]
     if "consent" in body:
         # One that the draft has already is looked at by the launch.
         subject = order.subject
@@ -96,12 +95,12 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
             [(("consent",), priced.subject, subject.name, order.consent)]
         )
     payment = getattr(report, "payment", None)
-    was_paid = payment and payment.status == PaymentStatus.PAID
-    if payment and was_paid and not _refund_remainder(payment):
-        priced = replace(priced, lines=_paid_lines(report, order, priced.lines))
+    if payment and is_paid:
         _require_same_payment(report, payment, order, priced)
         payment = None
     else:
+        if payment:
+            _refund_remainder(payment)
         payment = _replace_payment(report, order, total(priced.lines), at)
     if payment and (
         reason := amount_too_low_reason(
@@ -121,8 +120,27 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
         notify(*payment_request(report, payment))
 
 
+def price_edit(
+    client: Client,
+    report: Report,
+    body: Mapping[str, Any],
+    faults: Sequence[Fault] = (),
+) -> tuple[Order, PricedOrder, bool]:
+    """Return the edited order, its price, and whether it is paid for.
+
+    `faults` are those of the body's shape. Raises InvalidRequest with all faults.
+    """
+    order = _merge_edit(client, report, body, faults)
+    priced = price_orders([order], *client.where, now(), [report.pk])[0]
+    payment = getattr(report, "payment", None)
+    is_paid = _is_paid(payment)
+    if is_paid:
+        priced = replace(priced, lines=_paid_lines(report, order, priced.lines))
+    return order, priced, is_paid
+
+
 def _merge_edit(
-    client: Client, report: Report, body: Mapping[str, Any], faults: list[Fault]
+    client: Client, report: Report, body: Mapping[str, Any], faults: Sequence[Fault]
 ) -> Order:
     """Return the edited draft's order, or raise InvalidRequest with all its faults."""
     known = {fault.path for fault in faults}
@@ -235,22 +253,26 @@ def _paid_lines(
     ]
 
 
-def _refund_remainder(paid: Payment) -> bool:
-    """Refund the rest of a partly refunded payment, so that a new one can replace it.
-
-    Return False if nothing was refunded, or the refund still needs an approval.
-    """
-    paying = Checkout.objects.paying(paid.pk).order_by("id")
+def _is_paid(payment: Payment | None) -> bool:
+    """Return whether it is paid, and no part refunded by a refund that is approved."""
+    if payment is None or payment.status != PaymentStatus.PAID:
+        return False
+    paying = Checkout.objects.paying(payment.pk)
     refunds = Refund.objects.filter(
         checkout__in=paying, status__in=[RefundStatus.APPROVED, RefundStatus.DONE]
     )
     # Money beyond the amount of the payment was never part of it.
-    if not refunds.exclude(cause=RefundCause.OVERPAID).exists():
-        return False
+    return not refunds.exclude(cause=RefundCause.OVERPAID).exists()
+
+
+def _refund_remainder(payment: Payment) -> None:
+    """Refund the rest of a partly refunded payment before a new one replaces it."""
+    if payment.status != PaymentStatus.PAID:
+        return
+    paying = Checkout.objects.paying(payment.pk).order_by("id")
     for checkout in paying.select_for_update(of=("self",), no_key=True):
         if checkout.refundable:
             refund_surplus(checkout, RefundCause.NOT_ASKED)
-    return True
 
 
 def _names_another_payer(report: Report, payment: Payment, order: Order) -> bool:
