@@ -64,7 +64,7 @@ OFAC = """<?xml version="1.0" standalone="yes"?>
         <uid>7</uid><dateOfBirth>1975 to 1978</dateOfBirth>
       </dateOfBirthItem>
       <dateOfBirthItem>
-        <uid>8</uid><dateOfBirth>unknown</dateOfBirth>
+        <uid>8</uid><dateOfBirth>01 Jan 1982 to 31 Dec 1983</dateOfBirth>
       </dateOfBirthItem>
     </dateOfBirthList>
   </sdnEntry>

@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError
 from django.utils.timezone import now
 
-from tests.watchlists.files import EU, FILES, OFAC, UK, UN
+from tests.watchlists.files import EU, FILES, OFAC, UK
 from verification.watchlists.list_formats import Entry, read_entries
 from verification.watchlists.management.commands import load_watchlist
 from verification.watchlists.models import (
@@ -42,7 +42,7 @@ WANTED = {
             "7800",
             PERSON,
             ["Juma TESTWALA", "JUMA WA MFANO"],
-            ["1960-12-07", "1964/1966", "1970-03", "1975/1978"],
+            ["1960-12-07", "1964/1966", "1970-03", "1975/1978", "1982/1983"],
             ["KE", "IR"],
         ),
         ("9000", COMPANY, ["MFANO SHIPPING LLC"], [], ["RU"]),
@@ -229,12 +229,6 @@ def test_known_root_in_a_foreign_namespace_is_refused(load):
 
     with pytest.raises(CommandError, match="is of no publisher: it begins"):
         load("OFAC", foreign)
-
-
-def test_unreadable_details_exclude_nobody(load):
-    load("UN", UN.replace("1971-01-02", "in the seventies").replace("1960", "soon"))
-
-    assert ListEntry.objects.get(kind=PERSON).birth_dates == ["1979/1981"]
 
 
 def test_system_checks_report_settings_and_lists(load, settings):

@@ -11,13 +11,14 @@ from tests.checks.engine import only_result
 from tests.providers.inquiries import ask, codes, inquiry
 from tests.providers.test_sandbox import ask as sandbox
 from tests.providers.test_sandbox import subject_of
+from tests.watchlists.files import FILES
 from tests.world.clients import ATTESTED, company, person
 from tests.world.orders import fault_codes
 from verification.checks.models import CheckDefinition
 from verification.providers import registry
 from verification.providers.base import Refused, Unavailable
 from verification.watchlists import name_index
-from verification.watchlists.models import Edition, ListEntry
+from verification.watchlists.models import Edition, EntryKind, ListEntry
 from verification.watchlists.source import WatchLists
 
 CHECK = "AML_SCREENING"
@@ -93,6 +94,28 @@ def test_only_the_configured_lists_are_searched(loaded):
 def test_namesake_of_another_age_is_no_hit(loaded):
     assert codes(finding_of("Juma Testwala")) == ["SANCTIONS_HIT"]
     assert finding_of("Juma Testwala", dateOfBirth="1999-12-31").flags == []
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "unread"),
+    [
+        ("UN", "<DATE>1971-01-02</DATE>", "<DATE>in the seventies</DATE>"),
+        ("UN", "<DATE>1971-01-02</DATE>", "<NOTE>about 40 in 2001</NOTE>"),
+        ("UN", "<FROM_YEAR>1960", "<FROM_YEAR>soon"),
+        ("OFAC", "07 Dec 1960", "unknown"),
+        ("UK", "01/03/1959", "dd/mm/yyyy"),
+        ("EU", 'birthdate="1937-04-28" year="1937"', 'year="unknown"'),
+    ],
+)
+def test_entry_with_an_unreadable_date_excludes_nobody(load, name, written, unread):
+    load(name, FILES[name].replace(written, unread))
+    listed = ListEntry.objects.get(kind=EntryKind.PERSON)
+
+    answer = finding_of(listed.names[0], name, dateOfBirth="1999-12-31")
+
+    (hit,) = answer.details["hits"]
+    assert len(hit["birthDates"]) == len(listed.birth_dates) - 1
+    assert all(each[0] in "12" for each in hit["birthDates"])
 
 
 def test_company_is_compared_with_companies_only(loaded):

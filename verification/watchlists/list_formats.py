@@ -9,8 +9,8 @@ Publishers use similar file names, so the root element and its namespace identif
 file. A file that declares entities is refused: they could read other files or grow
 without limit. Ships and aircraft are left out, because no check is about them.
 
-Countries become ISO codes of two letters. A country or a date that cannot be read is
-left out, so that it excludes nobody.
+Countries become ISO codes of two letters; one that cannot be read is left out. A date
+that cannot be read becomes ANY_YEAR, so that the entry's other dates exclude nobody.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import pycountry
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
+from verification.watchlists.matching import ANY_YEAR
 from verification.watchlists.models import EntryKind, ListName
 
 # Country names of the lists that ISO 3166 writes otherwise.
@@ -66,7 +67,8 @@ def _code(name: str) -> str:
 
 # "01/03/1958" and "dd/mm/1945" (UK), "07 Dec 1960" and "Dec 1960" (OFAC).
 LOCAL = re.compile(r"(\d\d|dd)/(\d\d|mm)/(\d{4})")
-SPAN = re.compile(r"(\d{4}) to (\d{4})")
+# "1975 to 1978" and "01 Jan 1978 to 31 Dec 1979" (OFAC).
+SPAN = re.compile(r"(\d{4}) to .*?(\d{4})")
 ABOUT = re.compile(r"(circa|approximately|about|ca?\.)\s*", re.IGNORECASE)
 WRITTEN = {"%d %b %Y": "%Y-%m-%d", "%b %Y": "%Y-%m"}
 
@@ -78,14 +80,16 @@ def birth_dates(
     last: str | None = None,
     about: bool = False,
 ) -> list[str]:
-    """Return dates as YYYY-MM-DD, YYYY-MM, YYYY or 1960/1965.
+    """Return dates as YYYY-MM-DD, YYYY-MM, YYYY, 1960/1965 or ANY_YEAR.
 
     `about` widens a date to the year before and the year after.
     """
     if first or last:
         low, high = _year(first or last), _year(last or first)
-        return [f"{low}/{high}"] if low and high and low <= high else []
+        return [f"{low}/{high}" if low and high and low <= high else ANY_YEAR]
     written = " ".join((text or "").split())
+    if not written:
+        return []
     plain = ABOUT.sub("", written)
     if span := SPAN.search(plain):
         return [f"{span[1]}/{span[2]}"]
@@ -93,7 +97,7 @@ def birth_dates(
     if found and (about or plain != written):
         year = int(found[:4])
         return [f"{year - 1}/{year + 1}"]
-    return [found] if found else []
+    return [found or ANY_YEAR]
 
 
 def _date(text: str) -> str | None:
@@ -238,7 +242,7 @@ def _un(node: Element) -> Entry | None:
     ]
     births = [
         birth_dates(
-            _text(one, "DATE") or _text(one, "YEAR"),
+            _text(one, "DATE") or _text(one, "YEAR") or _text(one, "NOTE"),
             first=_text(one, "FROM_YEAR"),
             last=_text(one, "TO_YEAR"),
             about="APPROX" in _text(one, "TYPE_OF_DATE").upper(),

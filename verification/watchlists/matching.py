@@ -37,6 +37,8 @@ MISSING, MOST_MISSING = 0.05, 0.15
 SINGLE = 0.6
 INITIAL = 0.4
 SAME_BIRTH, OTHER_YEAR, NEXT_YEAR, OTHER_COUNTRY = 0.1, 0.6, 0.85, 0.05
+# A listed date that cannot be read: every birth is in it.
+ANY_YEAR = "0000/9999"
 
 # Marks two words of a name written as one. They fit that one word alone, and without
 # it the other name is compared with the two words.

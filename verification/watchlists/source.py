@@ -25,7 +25,12 @@ from verification.providers.findings import is_company, stated_name
 from verification.providers.http_api import REFUSED, UNAVAILABLE
 from verification.providers.screening import Hit, ListEdition, screening_finding
 from verification.values.clock import now
-from verification.watchlists.matching import SAME_BIRTH, score_entry, words_of
+from verification.watchlists.matching import (
+    ANY_YEAR,
+    SAME_BIRTH,
+    score_entry,
+    words_of,
+)
 from verification.watchlists.models import Edition, EntryKind, ListEntry
 from verification.watchlists.name_index import EditionReplaced, get_name_index
 
@@ -140,7 +145,7 @@ def _hit(entry: ListEntry, list_name: str, score: float, matched: str) -> Hit:
         matched_name=matched,
         topics=["sanction"],
         score=score,
-        birth_dates=entry.birth_dates,
+        birth_dates=[each for each in entry.birth_dates if each != ANY_YEAR],
         countries=entry.countries,
     )
 
