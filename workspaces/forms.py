@@ -93,6 +93,8 @@ class ApiKeyForm(NetworksForm):
         production = cleaned.get("environment") == Environment.PRODUCTION
         if workspace and production and not workspace.is_live:
             raise ValidationError(f"{workspace} is not approved to go live.")
+        if workspace and workspace.is_suspended:
+            raise ValidationError(f"{workspace} is suspended.")
         return cleaned
 
     def save(self, commit: bool = True) -> ApiKey:

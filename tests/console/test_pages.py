@@ -224,6 +224,23 @@ def test_removal_of_a_member_names_the_working_keys_that_they_made(owner, admin,
     assert [str(api.key) in item for item in listed()] == [True, False]
 
 
+@pytest.mark.parametrize("how", ["leave", "groups"])
+def test_keys_page_marks_the_working_keys_of_a_member_who_left(owner, admin, api, how):
+    for name in ("Ended", "Loans"):
+        admin.post("keys-create", {"name": name, "scopes": ["reports:read"]})
+    owner.post("keys-create", {"name": "Mine", "scopes": ["reports:read"]})
+    keys.revoke(ApiKey.objects.get(name="Ended"))
+    assert "Its maker left" not in owner.page("keys")
+
+    if how == "leave":
+        admin.post("members-leave")
+    else:
+        members.follow_groups(api.workspace.pk, admin.member.user, None)
+
+    rows = owner.page("keys").split("<tr>")
+    assert ["Loans" in row for row in rows if "Its maker left" in row] == [True]
+
+
 def test_revoked_key_is_refused_at_once(owner, api, live_api):
     other, _ = keys.issue(api.workspace, environment="sandbox", name="Other")
     warning = "No other key works here"

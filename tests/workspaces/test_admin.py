@@ -186,6 +186,21 @@ def test_production_key_in_the_admin_needs_approval(workspace, superuser):
     assert ApiKey.objects.get().environment == "production"
 
 
+def test_suspended_workspace_gets_no_key_in_the_admin(workspace, superuser):
+    workspace.suspend("Unpaid")
+    filled = {
+        "workspace": str(workspace.pk),
+        "environment": "sandbox",
+        "name": "shop",
+        "scopes": ["reports:read"],
+    }
+
+    refused = superuser.post(admin_url(ApiKey, "add"), filled)
+
+    assert "Acacia Lenders is suspended." in refused.content.decode()
+    assert not ApiKey.objects.exists()
+
+
 def test_limits_but_not_scopes_of_a_key_can_be_edited(api, superuser):
     posted = {
         "name": "faster",

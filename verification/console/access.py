@@ -13,7 +13,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Least
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -158,9 +158,11 @@ REFUSALS: Refusals = {
 @member_required(Permission.SEE_ADMINISTRATION)
 def list_keys(place: Place) -> HttpResponse:
     # The keys that work come first, and are fewer than these.
-    by_end = Least("revoked_at", "expires_at").desc(nulls_first=True)
-    found = ApiKey.objects.filter(**place.lookups).order_by(by_end, "-id")
-    return place.render("keys/list", {"keys": found[:200]})
+    ended = ApiKey.objects.annotate(ends=Least("revoked_at", "expires_at"))
+    by_end = F("ends").desc(nulls_first=True)
+    found = ended.filter(**place.lookups).order_by(by_end, "-id")
+    users = {None, *place.workspace.members.values_list("user", flat=True)}
+    return place.render("keys/list", {"keys": found[:200], "users": users})
 
 
 @member_required(Permission.MANAGE_KEYS)
