@@ -63,9 +63,16 @@ FLAG_FIELDS = {
     "PIN_INACTIVE": "pinStatus",
     "DECEASED": "lifeStatus",
     "ADVERSE_LISTING": "listingStatus",
+    "COMPANY_DISSOLVED": "companyStatus",
+    "DOB_MISMATCH": "dateOfBirth",
+    "NAME_MISMATCH": "nameMatch",
 }
-# Null in a result of unknown level, these were left open.
-LEFT_OPEN = ("pinStatus", "listingStatus")
+# The flag of a result whose source hides the name; it says nothing of the subject.
+NAMELESS = "NAME_NOT_COMPARED"
+# Null or hidden in a result of unknown level, or in a nameless one, these fields were
+# left open.
+LEFT_OPEN = {*FLAG_FIELDS.values(), "dateOfBirthMatch"} - {"lifeStatus"}
+LEFT_OPEN |= {"fullName", "registeredName", "taxpayerName"}
 ALERT_RANKS = list(Severity)
 TITLES = {"riskLevel": "risk level changed", "flags": "flags changed"}
 MESSAGE_LENGTH = 1000
@@ -277,9 +284,17 @@ def snapshot_of(result: CheckResult, old: Snapshot | None = None) -> Snapshot:
     """
     finding = result.finding or {}
     untold = {*(finding.get("evidence") or {}).get("fieldsNotTold", [])}
-    if result.risk_level == RiskLevel.UNKNOWN:
-        untold |= {f for f in LEFT_OPEN if finding["details"].get(f, "") is None}
     before = old or {"riskLevel": result.risk_level, "flags": {}, "details": {}}
+    unsure = untold & {*FLAG_FIELDS.values()}
+    is_nameless = any(flag["code"] == NAMELESS for flag in finding["flags"])
+    if result.risk_level == RiskLevel.UNKNOWN or is_nameless:
+        hidden = {
+            name
+            for name in LEFT_OPEN & finding["details"].keys()
+            if not str(finding["details"][name] or "").strip("* ")
+        }
+        untold |= hidden
+        unsure |= {name for name in hidden if before["details"].get(name)}
     kept = {
         code: severity
         for code, severity in before["flags"].items()
@@ -292,8 +307,7 @@ def snapshot_of(result: CheckResult, old: Snapshot | None = None) -> Snapshot:
             severity, flags.get(code, severity), key=FLAG_RANKS.__getitem__
         )
     level = result.risk_level
-    is_unsure = level == RiskLevel.UNKNOWN and untold & {*FLAG_FIELDS.values()}
-    if kept or is_unsure:
+    if kept or (level == RiskLevel.UNKNOWN and unsure):
         level = max(
             before["riskLevel"], level, key=lambda one: LEVEL_RANKS[RiskLevel(one)]
         )
@@ -317,9 +331,13 @@ def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
     before, after = old["riskLevel"], new["riskLevel"]
     if before != after:
         add("riskLevel", before, after, _level_severity(before, after))
-    if old["flags"] != new["flags"]:
-        severity = _flags_severity(old["flags"], new["flags"])
-        add("flags", _flag_list(old["flags"]), _flag_list(new["flags"]), severity)
+    had, has = (
+        {code: severity for code, severity in one["flags"].items() if code != NAMELESS}
+        for one in (old, new)
+    )
+    if had != has:
+        severity = _flags_severity(had, has)
+        add("flags", _flag_list(had), _flag_list(has), severity)
     for name, after in new["details"].items():
         before = old["details"].get(name)
         if name in old["details"] and _unordered(before) != _unordered(after):

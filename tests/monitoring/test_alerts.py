@@ -162,6 +162,22 @@ NO_STATE = "UNKNOWN", {}, {"pinStatus": None}, []
 LISTED = "HIGH", {"ADVERSE_LISTING": "HIGH"}, {"listingStatus": "LISTED"}, []
 NO_LISTING = "UNKNOWN", {}, {"listingStatus": None}, []
 NO_RECORD = "MEDIUM", {"NO_CREDIT_RECORD": "MEDIUM"}, NO_LISTING[2], []
+GONE = "HIGH", {"COMPANY_DISSOLVED": "HIGH"}, {"companyStatus": "DISSOLVED"}, []
+NO_STATUS = "UNKNOWN", {}, {"companyStatus": None}, []
+# Answers that give the name, that hide it, and that give it together with another flag.
+NAMED = "LOW", {}, {"fullName": "JANE KAMAU", "nameMatch": "MATCH"}, []
+OTHER = {"fullName": "PETER OUMA", "nameMatch": "NO_MATCH"}
+MISNAMED = "MEDIUM", {"NAME_MISMATCH": "MEDIUM"}, OTHER, []
+HIDDEN = {"fullName": "*** ***", "nameMatch": None}
+NAMELESS = "UNKNOWN", {"NAME_NOT_COMPARED": "LOW"}, HIDDEN, []
+DEAD_NAMELESS = "HIGH", {"NAME_NOT_COMPARED": "LOW", "DECEASED": "HIGH"}, HIDDEN, []
+# A company that is monitored by its number alone
+UNNAMED = "LOW", {}, {"registeredName": "ACACIA TEA", "nameMatch": None}, []
+UNNAMED_OPEN = "UNKNOWN", *UNNAMED[1:]
+NOBODY = "HIGH", {"ID_NOT_FOUND": "HIGH"}, dict.fromkeys(HIDDEN), []
+BORN = {"dateOfBirth": "1985-03-04", "dateOfBirthMatch": "NO_MATCH"}
+MISBORN = "MEDIUM", {"DOB_MISMATCH": "MEDIUM"}, BORN, []
+NO_BIRTH = "UNKNOWN", {}, dict.fromkeys(BORN), []
 
 
 @pytest.mark.parametrize(
@@ -178,6 +194,15 @@ NO_RECORD = "MEDIUM", {"NO_CREDIT_RECORD": "MEDIUM"}, NO_LISTING[2], []
         ([SUSPENDED, NO_STATE, ACTIVE], [("INFO", "flag PIN_INACTIVE gone")]),
         ([LISTED, NO_LISTING, LISTED], []),
         ([LISTED, NO_RECORD], [("WARNING", "flag ADVERSE_LISTING gone")]),
+        ([GONE, NO_STATUS, GONE], []),
+        ([MISNAMED, NAMELESS, MISNAMED], []),
+        ([MISNAMED, NAMELESS, NAMED], [("INFO", "flag NAME_MISMATCH gone")]),
+        ([NAMED, NAMELESS, NAMED], []),
+        ([NAMED, NAMELESS, MISNAMED], [("WARNING", "new flag NAME_MISMATCH")]),
+        ([MISNAMED, DEAD_NAMELESS], [("CRITICAL", "to HIGH; new flag DECEASED.")]),
+        ([MISNAMED, NOBODY], [("CRITICAL", "flag NAME_MISMATCH gone")]),
+        ([MISBORN, NO_BIRTH, MISBORN], []),
+        ([UNNAMED, UNNAMED_OPEN], [("INFO", "level went from LOW to UNKNOWN.")]),
     ],
 )
 def test_what_a_source_does_not_tell_is_no_change(api: Api, made, answers, alerts):
