@@ -78,7 +78,7 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     """Replace the members that the body has; the others stay.
 
     Raises InvalidRequest. Raises NotEditable if the report is not a draft, or if it was
-    paid and the edit would change the amount or the payer.
+    paid and the edit would change the amount, the payer or the subject.
     """
     report = lock_report(client, report_id)
     if report.status != ReportStatus.DRAFT:
@@ -212,19 +212,17 @@ def _replace_payment(
 def _require_same_payment(
     report: Report, paid: Payment, order: Order, priced: PricedOrder
 ) -> None:
-    """Raise NotEditable if the edit changes the amount, the payment mode or the payer.
+    """Raise NotEditable if the edit changes the amount, mode, payer or subject.
 
-    A correction of details is no change of the payer while the subject keeps its id.
+    A correction of details is no other subject while the subject keeps its id.
     """
     amount, fact = total(priced.lines), f"{paid.amount} {paid.currency} was paid"
     if paid.amount != amount:
         why = f"{fact} for this draft, and the edit would change that to {amount}."
     elif _names_another_payer(report, paid, order):
         why = f"{fact} by the payer of this draft, and the edit names another one."
-    elif order.payment_mode == PaymentMode.CANDIDATE and (
-        priced.subject.id != report.subject_id
-    ):
-        why = f"{fact} by the subject of this draft, and the edit names another one."
+    elif priced.subject.id != report.subject_id:
+        why = f"{fact} for the subject of this draft, and the edit names another one."
     else:
         return
     raise NotEditable(report.status, f"{why} To give the money back, cancel the draft.")
