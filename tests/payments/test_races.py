@@ -118,7 +118,6 @@ def settled() -> None:
 def test_simultaneous_payment_cancel_and_expiry_stay_consistent(api: Api, attempt: int):
     made = api.create(candidate_item())
     checkouts = two_checkouts(made)
-    Checkout.objects.update(created_at=now() - timedelta(hours=2))
     Payment.objects.update(expires_at=now() - timedelta(minutes=1))
     for checkout in checkouts:
         end_sandbox_checkout(checkout.reference, PAID)

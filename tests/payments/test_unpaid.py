@@ -4,11 +4,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from tests.consents.test_decisions import EVIDENCE
 from tests.world.clients import HOSTED, Api
+from tests.world.payer import Payer
 from tests.world.payments import (
     EMAIL,
     candidate_item,
@@ -22,7 +24,7 @@ from verification.consents.subject_decisions import grant
 from verification.notifications.models import Notification
 from verification.payments.checkouts import PaymentClosed
 from verification.payments.links import expire_payments, remind_payers
-from verification.payments.models import Checkout, Payment, Refund
+from verification.payments.models import Payment, Refund
 from verification.payments.refunds import send_refunds
 from verification.privacy.withdrawals import withdraw
 from verification.providers.payment_provider import CheckoutState
@@ -32,9 +34,8 @@ PAST = timedelta(minutes=1)
 
 
 def over(made: dict[str, Any]) -> None:
-    """Let the time to pay end, and the checkouts that were opened in it."""
+    """Let the time to pay end."""
     Payment.objects.filter(report=made["id"]).update(expires_at=now() - PAST)
-    Checkout.objects.update(created_at=now() - timedelta(hours=2))
     expire_payments()
 
 
@@ -91,18 +92,23 @@ def test_failed_attempt_expires_as_well(api: Api):
 
 
 @pytest.mark.parametrize("is_declined", [False, True])
-def test_unfinished_checkout_delays_the_expiry(api: Api, *, is_declined: bool):
+def test_checkout_delays_the_expiry_by_an_hour(api: Api, *, is_declined: bool):
     made = api.create(candidate_item())
+    Payment.objects.update(expires_at=now() + timedelta(minutes=2))
     checkout = open_page(made)
     if is_declined:
         end_checkout(checkout, CheckoutState.FAILED)
-    Payment.objects.update(expires_at=now() - PAST)
-    expire_payments()
-    assert api.report(made["id"])["status"] == "PENDING_PAYMENT"
+
+    with time_machine.travel(checkout.created_at + timedelta(hours=1)):
+        expire_payments()
+        report = api.report(made["id"])
+        assert report["status"] == "PENDING_PAYMENT"
+        assert report["paymentState"]["paymentUrl"]
+        payer = Payer(made["id"])
+        payer.open()
+        assert payer.pay() != checkout.url
 
     end_checkout(checkout)
-    expire_payments()
-
     assert api.report(made["id"])["status"] == "RUNNING"
 
 

@@ -64,6 +64,8 @@ SOURCES_CHANGED = "SOURCES_CHANGED"
 # A payer who returns within this time, or clicks twice, gets the open checkout again.
 REUSE_WINDOW = timedelta(minutes=20)
 CHECKOUT_LIFETIME = timedelta(hours=1)
+# The link expires this much later than the checkouts that the payer can finish.
+CHECKOUT_GRACE = timedelta(minutes=5)
 FIRST_POLL_DELAY = timedelta(minutes=1)
 # These limits keep the holder of a link from flooding a phone.
 PROMPTS_PER_LINK_PER_HOUR = 4
@@ -208,6 +210,8 @@ def _lock_for_payment(
     waiting = Checkout.objects.filter(payment_id=payment.pk, kind=CheckoutKind.PROMPT)
     if waiting.filter(status=CheckoutStatus.OPEN).exists():
         raise PaymentClosed("PROMPTED")
+    until = at + CHECKOUT_LIFETIME + CHECKOUT_GRACE
+    payment.expires_at = max(payment.expires_at or until, until)
     payment.set_status(PaymentStatus.PENDING)
     return report, payment, at
 

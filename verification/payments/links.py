@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db.models import QuerySet
 
@@ -12,7 +12,6 @@ from verification.jobs.queue import job
 from verification.notifications.models import Kind
 from verification.notifications.outbox import OutgoingMessage
 from verification.payments.checkouts import (
-    CHECKOUT_LIFETIME,
     PAYER,
     SOURCES_CHANGED,
     closed_reason,
@@ -33,12 +32,9 @@ from verification.reports.create import blocked_check_reason
 from verification.reports.ends import end_early
 from verification.reports.hosted_links import ClientLinks, NotRenewable, cancel_requests
 from verification.reports.models import Report, ReportStatus
-from verification.values.clock import now
 
 UNPAID_STATUSES = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
 EXPIRED_CODE, EXPIRED_MESSAGE = "PAYMENT_EXPIRED", "Nobody paid in time."
-# The link expires this much later while the payer has an unfinished checkout.
-CHECKOUT_GRACE = timedelta(minutes=5)
 
 
 class PaymentNotRenewable(NotRenewable):
@@ -92,12 +88,8 @@ class PaymentLinks(ClientLinks[Payment]):
         return payment_reminder(report, row)
 
     def close(self, report: Report, row: Payment, at: datetime) -> None:
-        """Give parts back and fail the report, unless a checkout may still pay it."""
-        is_asked = row.is_outstanding and report.status in PAYABLE_STATUSES
-        being_paid = Checkout.objects.unfinished(row.pk).filter(
-            created_at__gt=now() - CHECKOUT_LIFETIME - CHECKOUT_GRACE
-        )
-        if not is_asked or being_paid.exists():
+        """Give parts back and fail the report, unless the payer was faster."""
+        if not (row.is_outstanding and report.status in PAYABLE_STATUSES):
             return
         row.set_status(PaymentStatus.EXPIRED)
         refund_parts(row.pk)

@@ -108,9 +108,12 @@ class Payment(Row):
         return self.status in {PaymentStatus.PAID, PaymentStatus.NOT_REQUIRED}
 
     def set_status(self, status: PaymentStatus) -> None:
-        """Save the status, and mark the report as changed. The caller holds both."""
+        """Save the status and its times, and mark the report as changed.
+
+        The caller holds both.
+        """
         self.status = status
-        self.save(update_fields=["status", "paid_at"])
+        self.save(update_fields=["status", "paid_at", "expires_at"])
         Report.objects.filter(pk=self.report_id).update(updated_at=now())
 
 

@@ -220,7 +220,7 @@ def _settle_open_checkouts(payment: Payment) -> None:
 
 
 def expire_payment(payment: Payment) -> None:
-    """End the link, and first the unfinished checkouts, which would keep it open."""
+    """End the unfinished checkouts, and then the link, which outlives them."""
     for checkout in Checkout.objects.unfinished(payment.pk).order_by("pk"):
         end_sandbox_checkout(checkout.reference, CheckoutState.EXPIRED)
         snapshot = provider_named(NAME).look(checkout.reference, checkout.session)
