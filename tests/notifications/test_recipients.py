@@ -78,15 +78,39 @@ def test_flood_of_sandbox_requests_sends_a_stranger_nothing(api: Api):
 def test_flood_over_workspaces_and_senders_stays_within_the_limit(
     settings: Any, mail_server: MailServer
 ):
-    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 10
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 4
     for n in range(5):
         one = create_workspace(name=f"W{n}", owner_email="o@acacia.test")
         requests(one, 20, recipient=f"stranger+{n}@Elsewhere.test")
 
     run_at_once(4, lambda _: send_due_notifications())
 
-    assert len(mail_server.messages) == 10
-    assert outcomes() == {("SENT", ""): 10, ("WITHHELD", "RECIPIENT_LIMIT"): 90}
+    assert len(mail_server.messages) == 12
+    assert outcomes() == {("SENT", ""): 12, ("WITHHELD", "RECIPIENT_LIMIT"): 88}
+
+
+@pytest.mark.parametrize(
+    "kind", [Kind.CONSENT_REQUEST, Kind.ACCESS_LINK, Kind.CONSENT_LOCKED]
+)
+def test_workspace_uses_up_no_messages_of_others(settings: Any, api: Api, kind: Kind):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 2
+    requests(api.workspace, 20, kind=kind, recipient=STRANGER)
+    assert {*send_due()} == {STRANGER}
+    other = create_workspace(name="Bank", owner_email="b@b.test")
+    requests(other, 1, kind=kind, recipient=STRANGER)
+
+    assert send_due() == [STRANGER]
+
+
+def test_link_to_own_data_ignores_the_limit_of_requests(
+    settings: Any, workspace: Workspace
+):
+    settings.MESSAGES_PER_RECIPIENT_PER_DAY = 1
+    requests(workspace, 2)
+    fields = {"kind": Kind.ACCESS_LINK, "workspace_id": workspace.pk}
+    notify(email_message("consent:1:2", **fields))
+
+    assert send_due() == [ADDRESS] * 2
 
 
 @pytest.mark.django_db
@@ -201,7 +225,7 @@ def test_limit_ends_with_the_day(workspace: Workspace, settings: Any):
     requests(create_workspace(name="B", owner_email="b@b.test"), 2)
     assert send_due() == [ADDRESS]
 
-    assert DailyCount.objects.filter(day=date(2026, 1, 1)).count() == 2
+    assert DailyCount.objects.filter(day=date(2026, 1, 1)).count() == 3
     purge_recipients()
     assert DailyCount.objects.filter(day=date(2026, 1, 1)).count() == 0
 
@@ -267,7 +291,8 @@ def test_requests_of_a_workspace_a_day_are_limited(workspace, settings):
 
     # A withheld message does not count for its recipient.
     counted = DailyCount.objects.filter(subject__startswith="requests:")
-    assert counted.count() == 3
+    # From the workspace, and from all.
+    assert counted.count() == 3 * 2
 
 
 def test_staff_set_the_limit_of_a_workspace(workspace, settings):

@@ -386,11 +386,11 @@ class DailyCount(models.Model):
     """
 
     pk = models.CompositePrimaryKey("subject", "day")
-    # An address: "requests:production:<keyed hash>" (likewise "receipts", "codes" and
-    # "prompts"). A workspace: "workspace:<id>", "codes:workspace:<id>". Both:
-    # "codes:production:<id of the workspace>:<half of the keyed hash>". All newcomers:
-    # "newcomers", or "newcomers:<keyed hash>" for one address. Mails about an account:
-    # "ACCOUNT_RESET:<hour>:<keyed hash>".
+    # An address: "requests:production:<keyed hash>" (likewise "receipts", "codes",
+    # "access" and "prompts"). A workspace: "workspace:<id>", "codes:workspace:<id>".
+    # Both: "requests:production:<id of the workspace>:<half of the keyed hash>".
+    # All newcomers: "newcomers", or "newcomers:<keyed hash>" for one address.
+    # Mails about an account: "ACCOUNT_RESET:<hour>:<keyed hash>".
     subject = models.CharField(max_length=100)
     day = models.DateField()
     count = models.PositiveIntegerField()

@@ -6,10 +6,10 @@
    one workspace and one e-mail address or phone number. It stops unsent messages too.
 2. Messages of the sandbox go only to active members of the workspace, and to addresses
    that its members have confirmed.
-3. A recipient gets a limited number of requests a day, over all workspaces, and of
-   codes from each workspace. A workspace sends a limited number of requests and codes a
-   day. Sandbox and production have separate counts. Invitations and codes of workspaces
-   that are not live have a limit for each recipient, and one for all such workspaces.
+3. A recipient gets a limited number of requests, codes, receipts and access links a day
+   from each workspace, and from all together. A workspace sends a limited number a day.
+   Sandbox and production have separate counts. Invitations and codes of workspaces that
+   are not live have a limit for each recipient, and one for all such workspaces.
 
 A block does not stop messages that a subject has asked for, to see their own data, nor
 the notice of a decline, which the law owes them.
@@ -145,8 +145,16 @@ RECEIPTS_PER_REQUEST = 5
 # Messages that a visitor of the recipient's link has asked for.
 CODE_KINDS = frozenset({Kind.CONSENT_CODE, Kind.ACCESS_CODE})
 LIMITED_KINDS = BLOCKABLE_KINDS | OWN_DATA_KINDS
-# The limit of codes from all workspaces, as a multiple of that from each.
-TOTAL_CODES_FACTOR = 3
+# Kinds that use up no requests, by the name of their count: others cause requests, the
+# recipient these. Anybody can cause MY_DATA.
+COUNTS = {
+    "codes": CODE_KINDS,
+    "receipts": RECEIPT_KINDS,
+    "access": {Kind.ACCESS_LINK},
+    "my-data": {Kind.MY_DATA},
+}
+# The limit for all workspaces together, as a multiple of that for each.
+TOTAL_FACTOR = 3
 # Invitations and codes that an address gets in a day from workspaces that are not live.
 NEWCOMERS_PER_RECIPIENT = 5
 # Count one more, unless the limit is reached. Concurrent senders wait for the lock.
@@ -257,28 +265,9 @@ def _limits(notification: Notification) -> list[_Limit]:
     """Return the limits of the recipient, the workspace and all newcomers."""
     environment = "sandbox" if notification.sandbox else "production"
     hashed = address_hash(notification.channel, str(notification.recipient)).hex()
-    most = settings.MESSAGES_PER_RECIPIENT_PER_DAY
+    kind, workspace = notification.kind, notification.workspace
     by_recipient = NotificationError.RECIPIENT_LIMIT
-    if notification.kind in CODE_KINDS:
-        # One workspace must not use up the codes that others may send to a person.
-        from_workspace = f"codes:{environment}:{notification.workspace_id}"
-        from_all = f"codes:{environment}:{hashed}"
-        limits = [
-            _Limit(f"{from_workspace}:{hashed[:32]}", most, by_recipient),
-            _Limit(from_all, most * TOTAL_CODES_FACTOR, by_recipient),
-        ]
-        if notification.kind in OWN_DATA_KINDS:
-            # No limit of the client keeps a subject from their own data.
-            return limits
-        return limits + _workspace_limits(notification, "codes:workspace")
-    if notification.kind in RECEIPT_KINDS:
-        subject = f"receipts:{environment}:{hashed}"
-        return [_Limit(subject, most * RECEIPTS_PER_REQUEST, by_recipient)]
-    if notification.kind == Kind.MY_DATA:
-        # Anybody can ask for these: they must not use up the requests of clients.
-        return [_Limit(f"my-data:{environment}:{hashed}", most, by_recipient)]
-    workspace = notification.workspace
-    if notification.kind in NEWCOMER_KINDS and workspace and not workspace.is_live:
+    if kind in NEWCOMER_KINDS and workspace and not workspace.is_live:
         # They must not use up the requests that clients may send to a person.
         return [
             _Limit(f"newcomers:{hashed}", NEWCOMERS_PER_RECIPIENT, by_recipient),
@@ -289,8 +278,23 @@ def _limits(notification: Notification) -> list[_Limit]:
                 NotificationError.OPERATOR_LIMIT,
             ),
         ]
-    requests = _Limit(f"requests:{environment}:{hashed}", most, by_recipient)
-    return [requests, *_workspace_limits(notification, "workspace")]
+    name = next((name for name, kinds in COUNTS.items() if kind in kinds), "requests")
+    most = settings.MESSAGES_PER_RECIPIENT_PER_DAY
+    if name == "receipts":
+        most *= RECEIPTS_PER_REQUEST
+    # One workspace must not use up what others may send to a person, nor learn from its
+    # own limit how much they have sent.
+    from_workspace = f"{name}:{environment}:{notification.workspace_id}:{hashed[:32]}"
+    from_all = f"{name}:{environment}:{hashed}"
+    limits = [
+        _Limit(from_workspace, most, by_recipient),
+        _Limit(from_all, most * TOTAL_FACTOR, by_recipient),
+    ]
+    if name == "receipts" or kind in OWN_DATA_KINDS:
+        # No limit of the client keeps a subject from their own data.
+        return limits
+    by_workspace = "codes:workspace" if name == "codes" else "workspace"
+    return limits + _workspace_limits(notification, by_workspace)
 
 
 def _workspace_limits(notification: Notification, kind: str) -> list[_Limit]:
