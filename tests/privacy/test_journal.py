@@ -48,6 +48,8 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.consents.subject_decisions import grant
 from verification.files.storage import store
 from verification.jobs.models import Job
+from verification.jobs.names import JobName
+from verification.jobs.worker import MAX_ATTEMPTS
 from verification.privacy import erasure as erasures
 from verification.privacy import journal
 from verification.privacy.corrections import correct, rerun, take, withdraw
@@ -373,6 +375,17 @@ def test_objection_since_the_backup_is_repeated(api: Api, ended: str, documents:
     write_stops()
     assert replay() == "0 files of the journal replayed.\n"
     assert len(files(documents)) == 1
+
+
+@pytest.mark.usefixtures("documents")
+def test_unwritten_file_is_tried_again_when_its_job_was_given_up(api: Api, ended: str):
+    api.post(f"/reports/{ended}/objection")
+    writing = Job.objects.filter(function=JobName.WRITE_OBJECTION)
+    writing.update(attempts=MAX_ATTEMPTS, gave_up_at=now())
+
+    replay_unknown()
+
+    assert writing.get(gave_up_at=None, due_at__lte=now()).attempts == 0
 
 
 def test_files_name_nobody(api: Api, ended: str, documents: Path):

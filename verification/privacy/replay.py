@@ -1,7 +1,8 @@
 """Replay the journal: erase and stop again what a restored backup has brought back.
 
 A job does it every hour and at the start of a cluster, and `manage.py replay_erasures`
-at once. It skips files that the database knows, and finishes unfinished erasures.
+at once. It skips files that the database knows, and finishes unfinished erasures. The
+job also writes the files for which the storage was away.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models.functions import Now
+
+from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from verification.jobs.queue import advisory_lock, beat, job
 from verification.privacy import journal, objections, withdrawals
 from verification.privacy.erasure import erase_person, finish_erasures
@@ -24,11 +29,15 @@ from verification.values.clock import now
 from verification.web.log import error_name
 from workspaces.models import Environment, Workspace
 
+# Their arguments alone name the rules and reports that were stopped.
+WRITERS = [JobName.WRITE_WITHDRAWAL, JobName.WRITE_OBJECTION]
 logger = logging.getLogger(__name__)
 
 
 @job
 def replay_unknown() -> None:
+    unwritten = Job.objects.given_up().filter(function__in=WRITERS)
+    unwritten.update(gave_up_at=None, attempts=0, due_at=Now())
     replay()
 
 
