@@ -46,6 +46,7 @@ from verification.backups.archive import (
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.consents.subject_decisions import grant
+from verification.db.encryption import KeyedUUIDField
 from verification.files.storage import store
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
@@ -378,6 +379,34 @@ def test_objection_since_the_backup_is_repeated(api: Api, ended: str, documents:
 
 
 @pytest.mark.usefixtures("documents")
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_objection_keeps_its_person_when_the_lookup_key_changes(
+    api: Api, ended: str, settings: Any, *, is_newer: bool
+):
+    former, further = settings.LOOKUP_KEY, b"n" * 32
+    with restored():
+        settings.LOOKUP_KEY = (*former, further) if is_newer else former
+        api.post(f"/reports/{ended}/objection")
+        write_stops()
+        written = SubjectRequest.objects.get().subject_id
+    if is_newer:
+        # The backup is restored with the key that it had.
+        settings.LOOKUP_KEY = former
+        replay()
+        assert api.report(ended)["restrictedAt"] is not None
+        # As `rehash` does.
+        SubjectRequest.objects.update(subject_id=uuid4())
+    settings.LOOKUP_KEY = (*former, further)
+
+    replay()
+
+    since = [] if is_newer else [further]
+    rehashed = KeyedUUIDField.rehashed(written, since)
+    assert SubjectRequest.objects.get().subject_id == rehashed
+    assert replay() == "0 files of the journal replayed.\n"
+
+
+@pytest.mark.usefixtures("documents")
 def test_unwritten_file_is_tried_again_when_its_job_was_given_up(api: Api, ended: str):
     api.post(f"/reports/{ended}/objection")
     writing = Job.objects.filter(function=JobName.WRITE_OBJECTION)
@@ -398,6 +427,7 @@ def test_files_name_nobody(api: Api, ended: str, documents: Path):
     assert json.loads(text).keys() == {
         "environment",
         "erasure",
+        "key",
         "foundAt",
         "further",
         "origin",

@@ -15,9 +15,12 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from django.conf import settings
 from django.core.files.storage import Storage, storages
 from django.db import transaction
 
+from verification.backoffice.models import fingerprints
+from verification.db.encryption import KeyedUUIDField, KeyedUUIDsField
 from verification.files.storage import save_whole
 from verification.privacy.models import (
     Erasure,
@@ -54,8 +57,7 @@ def write_erasure(erasure: Erasure) -> None:
             "origin": request.origin,
             "workspace": str(request.workspace_id),
             "environment": request.environment,
-            "subject": str(request.subject_id),
-            "further": sorted(map(str, request.further_ids or [])),
+            **person_of(request),
             "searchedBy": sorted(erasure.searched_by),
             "requestedAt": utc_text(erasure.created_at),
             "foundAt": utc_text(erasure.found_at or erasure.created_at),
@@ -79,9 +81,7 @@ def restore_erasure(entry: dict[str, Any]) -> None:
             "origin": entry["origin"],
             "workspace_id": UUID(entry["workspace"]),
             "environment": entry["environment"],
-            "subject_id": UUID(entry["subject"]),
-            # Files of version 1.0.0 name one number only.
-            "further_ids": list(map(UUID, entry.get("further", []))),
+            **ids_of_person(entry),
             "requested_by": ACTOR,
             "received_at": received_at,
             "due_at": deadline(RequestKind.ERASURE, received_at),
@@ -181,6 +181,37 @@ def unknown_names() -> list[str]:
         }
         unknown += [n for n in batch if n not in known and ids.get(n) not in rows]
     return unknown
+
+
+def person_of(request: SubjectRequest) -> dict[str, Any]:
+    """Return the ids of the person, with the fingerprint of their LOOKUP_KEY."""
+    return {
+        "key": fingerprints()[-1].hex(),
+        "subject": str(request.subject_id),
+        "further": sorted(map(str, request.further_ids or [])),
+    }
+
+
+def ids_of_person(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the ids of a file's person as they are under today's LOOKUP_KEY."""
+    since = keys_since(entry) or ()
+    # Files of version 1.0.0 name one number only.
+    further = [UUID(one) for one in entry.get("further", [])]
+    return {
+        "subject_id": KeyedUUIDField.rehashed(UUID(entry["subject"]), since),
+        "further_ids": KeyedUUIDsField.rehashed(further, since),
+    }
+
+
+def keys_since(entry: dict[str, Any]) -> tuple[bytes, ...] | None:
+    """Return the keys of LOOKUP_KEY since the file.
+
+    None: the backup is older than the file's key, and `rehash` is still to come.
+    """
+    known = [fingerprint.hex() for fingerprint in fingerprints()]
+    # Files of version 1.0.0 name no key.
+    key = entry.get("key", known[-1])
+    return settings.LOOKUP_KEY[known.index(key) + 1 :] if key in known else None
 
 
 def read(name: str) -> dict[str, Any]:

@@ -108,8 +108,7 @@ def write_objection(request_id: str, *stopped: str) -> None:
         request.received_at,
         request.report,
         origin=request.origin,
-        subject=str(request.subject_id),
-        further=sorted(map(str, request.further_ids or [])),
+        **journal.person_of(request),
         stopped=stopped,
     )
 
@@ -118,19 +117,21 @@ def write_objection(request_id: str, *stopped: str) -> None:
 def repeat(entry: dict[str, Any]) -> None:
     """Enter an objection of the journal, and stop again what the backup brought back.
 
-    The request keeps its id and time. The report may be younger than the backup.
+    The request keeps its id and time. The report may be younger than the backup. After
+    `rehash` the person gets the ids that the file has under its newer LOOKUP_KEY.
     """
     at, origin = datetime.fromisoformat(entry["at"]), Origin(entry["origin"])
-    SubjectRequest.objects.get_or_create(
+    ids = journal.ids_of_person(entry)
+    SubjectRequest.objects.update_or_create(
         pk=UUID(entry["objection"]),
-        defaults={
+        defaults=ids,
+        create_defaults={
+            **ids,
             "kind": RequestKind.OBJECTION,
             "origin": origin,
             "workspace_id": UUID(entry["workspace"]),
             "environment": entry["environment"],
             "report": Report.objects.filter(pk=entry["report"]).first(),
-            "subject_id": UUID(entry["subject"]),
-            "further_ids": list(map(UUID, entry["further"])),
             "requested_by": journal.ACTOR,
             "received_at": at,
             "due_at": deadline(RequestKind.OBJECTION, at),

@@ -86,7 +86,8 @@ def _carry_out(name: str) -> None:
         else:
             _erase_scope(workspace, part)
             _restore_days(workspace, part)
-    journal.mark_known(name)
+    if journal.keys_since(entry) is not None:
+        journal.mark_known(name)
 
 
 def _erase_scope(workspace: Workspace, scope: dict[str, Any]) -> None:
