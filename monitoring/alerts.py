@@ -229,10 +229,12 @@ def _compare(report_ids: Sequence[UUID]) -> None:
 
 
 def _results(report_ids: Sequence[UUID]) -> dict[UUID, list[CheckResult]]:
-    """Return the ended results of each report. Erased findings are left out."""
+    """Return the ended results of each report that may be used, without erased ones."""
     results = defaultdict(list)
     ended = CheckResult.objects.filter(
-        report__in=report_ids, status__in=[ResultStatus.COMPLETED, ResultStatus.FAILED]
+        report__in=report_ids,
+        report__restricted_at=None,
+        status__in=[ResultStatus.COMPLETED, ResultStatus.FAILED],
     )
     for result in ended.order_by("report_id", "position"):
         if result.finding is not None or result.status == ResultStatus.FAILED:

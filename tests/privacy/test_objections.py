@@ -9,8 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
-from monitoring.models import Rule
+from monitoring.alerts import compare_runs
+from monitoring.models import Alert, Rule
 from monitoring.pauses import notify_paused, pause_for_staff, resume_for_staff
+from tests.checks.engine import FAILED, definitions, found
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, error_codes, person
 from tests.world.decisions import APPROVE, decide, deciding_api
 from tests.world.deliveries import (
@@ -27,9 +29,19 @@ from tests.world.orders import (
     two_checks,
 )
 from tests.world.payments import candidate_item, open_page, payment_of
-from tests.world.rules import create_rule, launch_runs, rule_request, rule_status
+from tests.world.rules import (
+    CHANGING,
+    create_rule,
+    launch_runs,
+    rule_request,
+    rule_status,
+    run_rules,
+)
 from tests.world.subject import Visitor
 from verification.api.events import EVENTS
+from verification.checks.due_checks import claim
+from verification.checks.models import CheckResult
+from verification.checks.results import record_outcomes
 from verification.db.bulk_insert import Rows, insert
 from verification.db.ids import uuid7
 from verification.notifications.models import Notification
@@ -132,6 +144,30 @@ def test_rules_pause_and_their_runs_stop(api: Api, ended: str):
     notify_paused()
     (message,) = Notification.objects.filter(kind="MONITORING_PAUSED")
     assert message.context["reason"] == "OBJECTION"
+
+
+def test_findings_of_a_stopped_run_raise_no_alert_or_event(api: Api):
+    create_rule(api, "IDENTITY", "KRA_PIN", "CRB_SCORE", id_number=CHANGING)
+    run_rules(api)
+    (run,) = launch_runs()
+    late = CheckResult.objects.filter(report=run.report_id).exclude(name="IDENTITY")
+    late.update(next_attempt_at=now() + timedelta(days=1))
+    api.work()
+    late.update(next_attempt_at=now(), turn_at=now())
+    under_way = claim(2)
+    before = set(Event.objects.values_list("pk", flat=True))
+    object_to(api, str(run.report_id))
+
+    outcomes = list(zip(under_way, [found(5), FAILED], strict=True))
+    record_outcomes(outcomes, definitions())
+    compare_runs(str(run.report_id))
+
+    assert sorted(late.values_list("status", flat=True)) == ["COMPLETED", "FAILED"]
+    assert not Alert.objects.exists()
+    told = Event.objects.exclude(pk__in=before)
+    assert set(told.values_list("name", flat=True)) == {"report.restricted"}
+    run.refresh_from_db()
+    assert run.compared_at is not None
 
 
 def test_person_does_not_pause_rules_on_somebody_with_the_same_number(api: Api):

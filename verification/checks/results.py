@@ -198,7 +198,8 @@ def _record(ended: Sequence[EndedCheck], definitions: Definitions) -> None:
     own = {c.report.pk: reports[c.report.pk] for c, _ in final}
     progress, report_events, jobs = follow_checks(own, at)
     movements = _reversals(final, prices, reports)
-    told = [(c, o) for c, o in final if c.report.pk not in erased]
+    silent = {pk for pk, report in reports.items() if report.restricted_at} | erased
+    told = [(c, o) for c, o in final if c.report.pk not in silent]
     events = _check_events(told, progress, definitions, at)
     book(movements, at, event_rows([*events, *report_events], at), jobs)
     notify_on_commit()
