@@ -34,6 +34,7 @@ from verification.checks.finding_words import label_of, text_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.claims import sweep, together_or_alone
 from verification.jobs.queue import job
+from verification.providers.screening import flags_of
 from verification.reports.models import RiskLevel, SubjectType
 from verification.values.clock import now
 from verification.values.local_time import utc_text
@@ -73,6 +74,10 @@ NAMELESS = "NAME_NOT_COMPARED"
 # left open.
 LEFT_OPEN = {*FLAG_FIELDS.values(), "dateOfBirthMatch"} - {"lifeStatus"}
 LEFT_OPEN |= {"fullName", "registeredName", "taxpayerName"}
+LEFT_OPEN |= {"companyType", "incorporatedOn", "registeredAddress"}
+LEFT_OPEN |= {"directors", "shareholders"}
+# How lists were searched, which says nothing about the subject.
+SEARCH_FIELDS = {"lists", "algorithm", "threshold"}
 ALERT_RANKS = list(Severity)
 TITLES = {"riskLevel": "risk level changed", "flags": "flags changed"}
 MESSAGE_LENGTH = 1000
@@ -323,7 +328,7 @@ def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
     """Return changes of risk level, flags and output fields with their severity.
 
     A field that only one snapshot has is left out: the definition changed, not the
-    subject.
+    subject. A new hit is worth what its flag is, which an earlier hit may have raised.
     """
     changes = []
 
@@ -341,9 +346,13 @@ def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
         severity = _flags_severity(had, has)
         add("flags", _flag_list(had), _flag_list(has), severity)
     for name, after in new["details"].items():
-        before = old["details"].get(name)
-        if name in old["details"] and _unordered(before) != _unordered(after):
-            add(f"{DETAILS}{name}", before, after, Severity.INFO)
+        if name in SEARCH_FIELDS or name not in old["details"]:
+            continue
+        before = old["details"][name]
+        if _unordered(before) != _unordered(after):
+            is_hits = name == "hits"
+            severity = _hits_severity(before, after, new) if is_hits else Severity.INFO
+            add(f"{DETAILS}{name}", before, after, severity)
     return changes
 
 
@@ -362,6 +371,20 @@ def _flags_severity(old: dict[str, str], new: dict[str, str]) -> Severity:
     if not raised:
         return Severity.INFO
     return Severity.CRITICAL if "HIGH" in raised else Severity.WARNING
+
+
+def _hits_severity(
+    old: list[dict[str, Any]], hits: list[dict[str, Any]], new: Snapshot
+) -> Severity:
+    """Return the severity of the flags of those hits that are new."""
+    known = [hit["entryId"] for hit in old]
+    codes = {
+        code
+        for hit in hits
+        if hit["entryId"] not in known
+        for code in flags_of(hit["topics"])
+    }
+    return _flags_severity({}, {c: s for c, s in new["flags"].items() if c in codes})
 
 
 def _flag_list(flags: dict[str, str]) -> list[dict[str, str]]:

@@ -162,8 +162,9 @@ NO_STATE = "UNKNOWN", {}, {"pinStatus": None}, []
 LISTED = "HIGH", {"ADVERSE_LISTING": "HIGH"}, {"listingStatus": "LISTED"}, []
 NO_LISTING = "UNKNOWN", {}, {"listingStatus": None}, []
 NO_RECORD = "MEDIUM", {"NO_CREDIT_RECORD": "MEDIUM"}, NO_LISTING[2], []
-GONE = "HIGH", {"COMPANY_DISSOLVED": "HIGH"}, {"companyStatus": "DISSOLVED"}, []
-NO_STATUS = "UNKNOWN", {}, {"companyStatus": None}, []
+ENDED = {"companyStatus": "DISSOLVED", "directors": [{"fullName": "JANE KAMAU"}]}
+GONE = "HIGH", {"COMPANY_DISSOLVED": "HIGH"}, ENDED, []
+NO_STATUS = "UNKNOWN", {}, dict.fromkeys(ENDED), []
 # Answers that give the name, that hide it, and that give it together with another flag.
 NAMED = "LOW", {}, {"fullName": "JANE KAMAU", "nameMatch": "MATCH"}, []
 OTHER = {"fullName": "PETER OUMA", "nameMatch": "NO_MATCH"}
@@ -599,6 +600,32 @@ def test_changed_field_has_severity_info():
         "new": "CLOSED",
     }
     assert change.severity == "INFO"
+
+
+@pytest.mark.parametrize(
+    ("topics", "severity"),
+    [(["sanction.linked"], "CRITICAL"), (["role.pep"], "WARNING"), (None, "INFO")],
+)
+def test_new_hit_has_the_severity_of_its_flag(topics, severity):
+    flags = {"SANCTIONS_HIT": "HIGH", "PEP_HIT": "MEDIUM"}
+    known = [
+        {"entryId": "QDi.1", "topics": ["sanction"], "score": 0.8},
+        {"entryId": "Q2", "topics": ["role.pep"], "score": 0.8},
+    ]
+    added = [{"entryId": "Q3", "topics": topics, "score": 0.8}] if topics else []
+    likelier = [{**hit, "score": 0.9} for hit in known]
+    old = snapshot(flags=flags, hits=known)
+
+    found = severities(old, snapshot(flags=flags, hits=[*likelier, *added]))
+
+    assert found == [severity]
+
+
+def test_other_way_to_search_the_lists_is_no_change():
+    old = snapshot(lists=["UN"], algorithm="words-v3", threshold=0.7)
+    new = snapshot(lists=["UN", "OFAC"], algorithm="words-v4", threshold=0.8)
+
+    assert find_changes("AML_SCREENING", old, new) == []
 
 
 @pytest.mark.parametrize(

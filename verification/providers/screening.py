@@ -44,8 +44,7 @@ class Hit:
 
     @property
     def flags(self) -> set[str]:
-        found = {flag for topic in self.topics if (flag := _flag_of(topic))}
-        return found or {WATCHLIST}
+        return flags_of(self.topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +111,11 @@ def screening_finding(
         editions=[edition.as_evidence() for edition in editions],
         **evidence,
     )
+
+
+def flags_of(topics: Iterable[str]) -> set[str]:
+    """Return the flags of an entry with these topics."""
+    return {_flag_of(topic) for topic in topics} or {WATCHLIST}
 
 
 def _flag_of(topic: str) -> str:
