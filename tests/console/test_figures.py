@@ -215,7 +215,9 @@ def test_download_has_a_row_for_each_day_package_and_check(viewer, counted):
     answer = viewer.get("figures-csv", query={"period": "90"})
 
     assert answer["Content-Disposition"].startswith("attachment")
-    rows = list(csv.DictReader(answer.content.decode().splitlines()))
+    text = answer.content.decode()
+    assert text.startswith("\ufeffday,")
+    rows = list(csv.DictReader(text[1:].splitlines()))
     whole = [row for row in rows if row["check"] == ""]
     assert sum(int(row["created"]) for row in whole) == 3
     assert {row["check"] for row in rows} == {"", "IDENTITY", "KRA_PIN", "CRB_SCORE"}

@@ -81,7 +81,7 @@ def enter(client: Client, **typed: str):
 def exported(client: Client, **query: str) -> list[dict[str, str]]:
     answer = client.get(reverse(EXPORT), query)
     assert answer.status_code == 200
-    text = b"".join(answer.streaming_content).decode()
+    text = b"".join(answer.streaming_content).decode("utf-8-sig")
     return list(csv.DictReader(io.StringIO(text)))
 
 

@@ -57,7 +57,7 @@ def table(account: Account, month: Month) -> list[dict[str, str]]:
         open_statement(account.pk, month) as statement,
         csv_file(csv_rows(statement)) as file,
     ):
-        text = file.read().decode()
+        text = file.read().decode("utf-8-sig")
     assert text.endswith("\r\n")
     return list(csv.DictReader(io.StringIO(text, newline="")))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
@@ -217,6 +218,8 @@ def download(place: Place) -> HttpResponse:
     days: Days = form.cleaned_data["days"]
     name = f"figures-{days.first}-{days.last}.csv"
     answer = HttpResponse(
+        # By the mark spreadsheets know UTF-8.
+        BOM_UTF8,
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )

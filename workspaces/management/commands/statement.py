@@ -41,7 +41,7 @@ class Command(BaseCommand):
         if options["pdf"]:
             options["pdf"].write_bytes(statement_pdf(statement))
         elif options["csv"]:
-            with options["csv"].open("w", encoding="utf-8", newline="") as file:
+            with options["csv"].open("w", encoding="utf-8-sig", newline="") as file:
                 csv.writer(file).writerows(csv_rows(statement))
         else:
             csv.writer(self.stdout).writerows(csv_rows(statement))
