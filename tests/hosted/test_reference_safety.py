@@ -41,7 +41,7 @@ def test_link_of_a_cancelled_report_is_dead(paying_api: Api, referee: Visitor):
 
     page = referee.get()
     assert page.status_code == 410
-    assert b"You need not answer any more" in page.content
+    assert b"Your answer is not needed any longer" in page.content
     assert b"Wanjiku" not in page.content
     assert saved_reference(referee).status == "EXPIRED"
 
