@@ -15,6 +15,7 @@ from verification.db.base import run_sql
 from verification.db.startup import explain_error
 from verification.jobs import queue, worker
 from verification.jobs.models import Heartbeat, Job
+from verification.jobs.names import JobName
 from verification.jobs.queue import cluster_name, schedule_job
 from verification.jobs.worker import (
     MAX_ATTEMPTS,
@@ -394,6 +395,21 @@ def test_job_that_waits_for_a_retry_is_unclaimed_while_the_database_is_away(
 
     # The server frees the lock of a closed connection after the close has returned.
     until(is_unclaimed)
+
+
+def test_reconciliation_has_hours_until_its_worker_is_ended(monkeypatch):
+    alarms: list[int] = []
+    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(worker.signal, "alarm", alarms.append)
+    monkeypatch.setattr(
+        worker, "run_job", lambda job: monkeypatch.setattr(queue, "stopping", True)
+    )
+    schedule_job(JobName.RECONCILE_YESTERDAY)
+
+    with TemporaryFile() as claim_lock:
+        Worker(claim_lock).run()
+
+    assert alarms[-1] == 8 * 60 * 60
 
 
 def test_schedule_runs_while_the_worker_is_idle(start_worker):

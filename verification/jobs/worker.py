@@ -35,6 +35,7 @@ from verification.db.base import run_sql
 from verification.db.startup import DatabaseRefused, explain_error, require_schema
 from verification.jobs import queue
 from verification.jobs.models import failure_id
+from verification.jobs.names import JobName
 from verification.jobs.queue import CHANNEL, advisory_lock, cluster_name, is_job
 from verification.outbound.client import LONGEST_SECONDS
 from verification.values.clock import now
@@ -44,6 +45,8 @@ from verification.web.log import traceback_without_messages
 GRACE_SECONDS = LONGEST_SECONDS + 10
 # A job that was claimed this often and never ended probably kills its workers.
 MAX_ATTEMPTS = 5
+# A reconciliation reads the books of a provider from their first page to the last one.
+LONG_JOBS: dict[str, int] = {JobName.RECONCILE_YESTERDAY: 8 * 60 * 60}
 # An idle worker looks for jobs this often, also if nobody notifies it.
 IDLE_SECONDS = 1
 HOUSEKEEPING_SECONDS = 5
@@ -180,6 +183,8 @@ class Worker:
         with self._claiming_alone():
             self._job = None if queue.stopping else claim() or _wait_and_claim()
         if self._job:
+            if seconds := LONG_JOBS.get(self._job.function):
+                signal.alarm(seconds)
             run_job(self._job)
             self._job = None
             queue.beat()
