@@ -380,6 +380,19 @@ def test_daily_job_finds_a_refund_elsewhere(checkout: Checkout):
     assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
 
 
+def test_requested_refund_is_not_approved_after_one_elsewhere(
+    checkout: Checkout, settings
+):
+    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(0)
+    refund = create_refund(checkout, 100)
+    given_back_there(checkout)
+    poll_checkouts(checkout)
+    assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
+
+    with pytest.raises(NotRefundable, match="refunded at the provider"):
+        approve_refund(refund.pk, by=WANGARI)
+
+
 @pytest.mark.parametrize("answer", ["came", "was lost"])
 def test_our_own_refunds_are_not_refunds_elsewhere(
     live_api: Api, taker: CheckoutServer, answer: str

@@ -135,13 +135,17 @@ def approve_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
     """Approve a requested refund.
 
     Raises NotRefundable if the requester approves it, if it has a decision already, or
-    if the payer's bank may take the money as well.
+    if the payer's bank or a refund at the provider may take the money as well.
     """
     refund = lock_refund(refund_id)
     record_approval(refund, by, NotRefundable)
     disputes = refund.checkout.disputes.exclude(status=DisputeStatus.WON)
     if disputes.filter(held_amount__lt=F("amount")).exists():
         raise NotRefundable("The payer disputes this money at their bank: reject it.")
+    if ReviewFlag.REFUNDED_ELSEWHERE in refund.checkout.review_flags:
+        raise NotRefundable(
+            "Money was refunded at the provider: settle that review flag first."
+        )
     _approve(refund)
     return refund
 
@@ -569,12 +573,14 @@ def with_unfinished_part(checkouts: QuerySet[Checkout]) -> QuerySet[Checkout]:
 def flag_refunds_elsewhere(
     checkout_id: UUID, refunded: Decimal, asked_at: datetime
 ) -> None:
-    """Raise REFUNDED_ELSEWHERE if the provider has refunded more than we requested.
+    """Raise REFUNDED_ELSEWHERE if the provider has refunded more than we sent.
 
     `refunded` is the provider's total at the time `asked_at`.
     """
     checkout = lock_checkout(checkout_id)
-    elsewhere = refunded - checkout.refunded
+    # A refund that we never sent is not in the provider's total.
+    unsent = checkout.refunds.filter(tries=0, ended_at=None).aggregate(sum=Sum("amount"))
+    elsewhere = refunded - checkout.refunded + (unsent["sum"] or 0)
     is_known = elsewhere <= checkout.refunded_elsewhere
     if checkout.status != CheckoutStatus.PAID or is_known:
         return
