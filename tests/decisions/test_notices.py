@@ -29,6 +29,7 @@ from tests.world.notices import (
     deliver,
     wait,
 )
+from tests.world.orders import REFUSED, two_checks
 from tests.world.subject import Visitor
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
@@ -302,6 +303,50 @@ def test_waiting_decline_counts_after_its_days(
     assert report["decision"]["state"] == "FINAL"
     assert report["decision"]["decidedAt"] > report["decision"]["madeAt"]
     assert Event.objects.filter(name="report.decided").count() == 1
+
+
+def test_proposal_waits_on_when_the_decline_before_it_counts(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(5, api)
+    made = decline(officer, report_id)
+    notice = deliver()
+    demand_second(api, score_from=0)
+    proposal = officer.decide(report_id, "APPROVED", replaces=made.pk)
+
+    with time_machine.travel(notice.waits_until):
+        finish_waiting_declines()
+
+    assert Decision.objects.get(pk=made.pk).state == "FINAL"
+    case = Case.objects.get()
+    assert (case.cause, case.closed_at) == ("PROPOSED", None)
+    Officer(api, name="second").confirm(proposal)
+    assert api.report(report_id)["decision"]["status"] == "APPROVED"
+    assert Case.objects.filter(closed_at=None).count() == 0
+
+
+@pytest.mark.parametrize("asked", ["before the retry", "during the retry"])
+def test_review_by_a_person_outlives_retry_and_cancellation(
+    api: Api, officer: Officer, asked: str
+):
+    report_id = api.create(two_checks(idNumber=REFUSED, email=EMAIL))["id"]
+    api.work()
+    made = decline_by_policy(api, report_id)
+    notice = deliver()
+    if asked == "before the retry":
+        request_review(notice.pk)
+    retry(api, report_id)
+    if asked == "during the retry":
+        request_review(notice.pk)
+    assert api.post(f"/reports/{report_id}/cancel").status_code == 200
+    review_decisions(report_id)
+
+    case = Case.objects.get()
+    assert (case.cause, case.closed_at) == ("REQUESTED", None)
+    officer.decide(report_id, "APPROVED", replaces=made.pk)
+
+    assert AdverseNotice.objects.get().reviewed_at
+    assert Case.objects.filter(closed_at=None).count() == 0
 
 
 def test_clock_waits_for_the_service(api: Api, officer: Officer):

@@ -420,11 +420,15 @@ def finish_waiting_decline(notice_id: UUID) -> None:
 def review_decisions(*report_ids: str) -> None:
     """Withdraw proposals and waiting declines that a retry of these reports outdated.
 
+    A report whose subject asked for a review during the retry gets its case.
     `reports.ends` schedules it in the transaction that ends the reports again.
     """
     for report_id in report_ids:
         with transaction.atomic():
-            take_back_outdated(locked_reports().get(pk=report_id))
+            report = locked_reports().get(pk=report_id)
+            take_back_outdated(report)
+            if reports_in_review([report.pk]):
+                open_case(report, CaseCause.REQUESTED)
 
 
 def take_back_outdated(report: Report) -> None:
@@ -538,11 +542,12 @@ def obstacle_of(report: Report) -> Obstacle | None:
         return Obstacle.SUSPENDED
     if is_closed_by_objection(report):
         return Obstacle.RESTRICTED
-    if report.status == ReportStatus.CANCELLED:
-        return Obstacle.CANCELLED
     if not report.is_ended:
         return Obstacle.NOT_ENDED
-    return None if is_decidable(report) else Obstacle.NOT_RUN
+    if is_decidable(report):
+        return None
+    is_cancelled = report.status == ReportStatus.CANCELLED
+    return Obstacle.CANCELLED if is_cancelled else Obstacle.NOT_RUN
 
 
 def _require_present(report: Report, replaces: UUID | None) -> None:
@@ -666,5 +671,6 @@ def _record_decision(
     record_events([event], at)
     if decision.status == DecisionStatus.REVIEW:
         open_case(report, CaseCause.REVIEW)
-    else:
+    elif not proposal_of(report.decisions.all()):
+        # At the end of a decline's wait, a proposal still waits for a second member.
         close_cases([report.pk], at)

@@ -18,7 +18,7 @@ from verification.decisions.rules import (
     contradictions,
     suggestions,
 )
-from verification.reports.models import Report
+from verification.reports.models import Report, ReportStatus
 
 # Arrays, because 1,000 parameters take longer to write than their rows to read
 RESULTS = """
@@ -43,6 +43,14 @@ def decidable_reports() -> QuerySet[Report]:
 
 
 def is_decidable(report: Report) -> bool:
+    """Return whether the report can be decided.
+
+    A report that was retried and then cancelled can while its subject waits for a
+    review.
+    """
+    if report.status == ReportStatus.CANCELLED:
+        asked = report.notices.filter(review_asked_at__isnull=False, reviewed_at=None)
+        return asked.exists()
     return decidable_reports().filter(pk=report.pk).exists()
 
 

@@ -579,7 +579,9 @@ def flag_refunds_elsewhere(
     """
     checkout = lock_checkout(checkout_id)
     # A refund that we never sent is not in the provider's total.
-    unsent = checkout.refunds.filter(tries=0, ended_at=None).aggregate(sum=Sum("amount"))
+    unsent = checkout.refunds.filter(tries=0, ended_at=None).aggregate(
+        sum=Sum("amount")
+    )
     elsewhere = refunded - checkout.refunded + (unsent["sum"] or 0)
     is_known = elsewhere <= checkout.refunded_elsewhere
     if checkout.status != CheckoutStatus.PAID or is_known:

@@ -22,7 +22,7 @@ from verification.checks.models import CheckResult, ResultStatus
 from verification.consents.models import ConsentStatus
 from verification.db.base import run_sql
 from verification.db.bulk_insert import Rows, insert
-from verification.decisions.cases import close_cases
+from verification.decisions.cases import close_cases, reports_in_review
 from verification.decisions.models import PolicyState, PolicyVersion
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
@@ -241,7 +241,8 @@ def _close_requests(ends: Sequence[End], at: datetime) -> None:
 
 
 def _close_cases(ends: Sequence[End], at: datetime) -> None:
-    close_cases([end.report.pk for end in ends], at)
+    ids = {end.report.pk for end in ends}
+    close_cases(ids - reports_in_review(ids), at)
 
 
 def _return_payments(ends: Sequence[End], at: datetime) -> None:
