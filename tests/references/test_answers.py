@@ -228,6 +228,18 @@ def test_new_link_replaces_the_old_one(paying_api: Api):
     assert paying_api.report(str(reference.report_id))["status"] == "READY"
 
 
+def test_timeline_has_no_request_that_a_referee_has_answered(paying_api: Api):
+    reference = create_reference(paying_api)
+    timeline = f"/reports/{reference.report_id}/events"
+    (asked,) = paying_api.get(timeline).json()["messages"]
+    assert asked["kind"] == "REFERENCE_REQUEST"
+
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+
+    # Until a job has ended the check, clients would take it for unanswered.
+    assert paying_api.get(timeline).json()["messages"] == []
+
+
 def test_answered_reference_gets_no_new_link(paying_api: Api):
     reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)

@@ -279,8 +279,8 @@ class ReportViewSet(OperationViewSet):
     def events(self, request: Request, reportId: UUID) -> Timeline:
         """Get the timeline of a report: every change of its status, oldest first.
 
-        `messages` lists each request to the subject, the payer or the referee, whether
-        it was sent, and if not, why.
+        `messages` lists each request to the subject, the payer or a referee who has not
+        answered, whether it was sent, and if not, why.
         """
         report = _get_report(self.client, reportId)
         return Timeline(

@@ -122,9 +122,12 @@ def cancel_requests(*rows: Consent | Payment | Reference) -> None:
 
 
 def client_messages(report: Report) -> QuerySet[Notification]:
-    """Return the messages with the report's present links, oldest first."""
+    """Return the messages with the report's present links, oldest first.
+
+    A referee who has answered has none.
+    """
     rows = [getattr(report, name, None) for name in ("consent", "payment")]
-    rows += report.references.all()
+    rows += report.references.filter(submitted_at=None, declined_at=None)
     causes = [
         cause(row) for row in rows if row for cause in (request_cause, reminder_cause)
     ]
