@@ -11,6 +11,7 @@ from django.db import connections
 
 from tests.world.clients import ATTESTED, Api, company
 from tests.world.orders import faults_of_each
+from verification.api.examples import read_examples
 from verification.checks.catalogue import CATALOGUE
 from verification.checks.models import CheckDefinition
 
@@ -76,6 +77,14 @@ def rows() -> list[dict[str, Any]]:
 def definitions(db: None) -> None:
     CheckDefinition.objects.all().delete()
     set_up()
+
+
+def test_example_of_the_document_is_a_definition_of_the_catalogue(api: Api) -> None:
+    example = read_examples()["operations"]["getCheckDefinition"]["answer"]
+    shown = api.get(f"/checks/definitions/{example['name']}").json()
+
+    installation = ("id", "availability", "recipients")
+    assert example == {**shown, **{name: example[name] for name in installation}}
 
 
 def test_catalogue_equals_the_table_of_the_contract(definitions: None) -> None:
