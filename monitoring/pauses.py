@@ -37,8 +37,6 @@ from workspaces.member_messages import notify_members
 from workspaces.members import lock_active_workspace
 from workspaces.models import Client, MemberMessage, Workspace
 
-# Reasons that a resume checks again, because they may still hold.
-RECHECKED_REASONS = {PauseReason.CHECK_INACTIVE, PauseReason.INSUFFICIENT_BALANCE}
 # Reasons of the service: the client did not pause these rules.
 NOTIFIED_REASONS = {
     PauseReason.CONSENT_WITHDRAWN,
@@ -53,7 +51,7 @@ MAX_NAMED_RULES = 10
 
 
 class NotResumable(Exception):
-    """The rule stays paused; the text says why, `reason` is its pause reason."""
+    """The rule stays paused; the text says why, `reason` is the pause reason."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -190,7 +188,7 @@ def resume_for_client(
 
     `consent` is the attestation that the rule needs if its subject withdrew. Raises
     NotResumable, InvalidRequest if that consent is not valid, InsufficientBalance if
-    the account still cannot pay, or WorkspaceSuspended.
+    the account cannot pay a missed run, or WorkspaceSuspended.
     """
     lock_active_workspace(client.workspace.pk)
     rule = lock_rule(client, rule_id)
@@ -236,8 +234,10 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
         did = "objected" if rule.pause_reason == PauseReason.OBJECTION else "withdrew"
         message = f"The subject {did}: attest a consent that was given after that."
         raise NotResumable(rule.pause_reason, message)
-    if rule.pause_reason in RECHECKED_REASONS:
-        _require_resolved(rule, definitions)
+    if why := find_run_obstacle(rule, definitions):
+        raise NotResumable(PauseReason.CHECK_INACTIVE, why)
+    if rule.next_run_at <= now():
+        _require_balance(rule, definitions)
     rule.status, rule.pause_reason, rule.paused_at = RuleStatus.ACTIVE, "", None
     rule.put_off_until, rule.launch_failures, rule.last_error = None, 0, ""
     rule.save(
@@ -256,12 +256,7 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
     schedule_job(JobName.LAUNCH_DUE_RUNS, at=rule.next_run_at)
 
 
-def _require_resolved(rule: Rule, definitions: Catalogue) -> None:
-    """Raise NotResumable if the reason of the pause still holds."""
-    if why := find_run_obstacle(rule, definitions):
-        raise NotResumable(rule.pause_reason, why)
-    if rule.pause_reason != PauseReason.INSUFFICIENT_BALANCE:
-        return
+def _require_balance(rule: Rule, definitions: Catalogue) -> None:
     price = price_of(rule, definitions, package_of(rule))
     account = account_of(rule.workspace, rule.environment)
     balance = account.spendable

@@ -363,10 +363,14 @@ def lend(api: Api, amount: int) -> None:
 
 
 def test_rule_stays_paused_while_the_balance_is_too_low(live_api: Api, staff):
-    rule = store_rule(live_api)
+    rule, by_client = store_rule(live_api), store_rule(live_api)
+    live_api.post(f"/monitoring/{by_client.pk}/pause")
+    assert resume(live_api, by_client).status_code == 200
+    live_api.post(f"/monitoring/{by_client.pk}/pause")
     move_rules_back(DAY)
     launch_due_runs()
     top_up_account(live_api, 49)
+    assert resume(live_api, by_client).status_code == 402
 
     problem = live_api.refused(f"/monitoring/{rule.pk}/resume", {})
 
@@ -378,17 +382,18 @@ def test_rule_stays_paused_while_the_balance_is_too_low(live_api: Api, staff):
 
 
 def test_rule_stays_paused_while_a_check_is_inactive(api: Api, staff):
-    rule = store_rule(api, "KRA_PIN")
+    rule, by_client = store_rule(api, "KRA_PIN"), store_rule(api, "KRA_PIN")
+    api.post(f"/monitoring/{by_client.pk}/pause")
     definition = CheckDefinition.objects.filter(name="KRA_PIN")
     definition.update(active=False)
     move_rules_back(DAY)
     launch_due_runs()
 
-    problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
-
-    assert (problem["status"], problem["code"]) == (409, "rule-not-resumable")
-    assert problem["pauseReason"] == "CHECK_INACTIVE"
-    assert "KRA_PIN" in problem["detail"]
+    for paused in (rule, by_client):
+        problem = api.refused(f"/monitoring/{paused.pk}/resume", {})
+        assert (problem["status"], problem["code"]) == (409, "rule-not-resumable")
+        assert problem["pauseReason"] == "CHECK_INACTIVE"
+        assert "KRA_PIN" in problem["detail"]
     assert "KRA_PIN" in run_action(staff, "resume", rule, confirmed="yes")[0]
     assert standing(rule) == ("PAUSED", "CHECK_INACTIVE")
     definition.update(active=True)
