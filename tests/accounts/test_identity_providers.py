@@ -314,6 +314,18 @@ def test_provider_on_a_private_network_needs_the_setting(bank):
     assert bank.requests == []
 
 
+def test_provider_does_not_reach_the_private_host_of_another(bank, settings):
+    with FakeIdentity() as other:
+        private = make_provider(id="other", issuer=other.url, private=True)
+        settings.IDENTITY_PROVIDERS |= {"other": private}
+        bank.discovery["jwks_uri"] = f"{other.url}/jwks"
+
+        _, page = enter()
+
+    assert (page.status_code, refusal(page)) == (503, "away")
+    assert other.requests == []
+
+
 def test_answer_counts_once_and_in_the_browser_that_began(bank):
     client = Client()
     url = come_back(go_to_provider(client))
@@ -696,10 +708,20 @@ def test_logout_token_needs_the_signature_and_the_keys_of_the_provider(bank):
     bank.key_for_tokens = make_key("second")
     assert end_sessions(bank).status_code == 400
     assert Client().post(f"{BEGIN}logout/").status_code == 400
-
-    bank.faults.status, bank.faults.path = 503, "jwks"
-    assert end_sessions(bank).status_code == 503
     assert is_logged_in(client)
+
+
+@pytest.mark.parametrize(("status", "expected"), [(None, 200), (503, 503)])
+def test_many_logout_tokens_fetch_the_keys_once(bank, status, expected):
+    bank.faults.status, bank.faults.path = status, "jwks"
+    post = Client().post
+
+    for _ in range(3):
+        assert post(f"{BEGIN}logout/", {"logout_token": "x"}).status_code >= 400
+        assert end_sessions(bank).status_code == expected
+
+    paths = [request.path.rpartition("/")[2] for request in bank.requests]
+    assert paths == ["openid-configuration", "jwks"]
 
 
 SETTING = {

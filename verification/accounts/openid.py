@@ -32,6 +32,7 @@ from allauth.socialaccount.providers.openid_connect.views import (
 )
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.cache import cache
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.http import (
@@ -74,6 +75,7 @@ OPTIONAL_ENDPOINTS = ("userinfo_endpoint", "end_session_endpoint")
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 # The seconds for which a logout token is valid after its issue
 LOGOUT_SECONDS = 300
+LOGOUT_KEYS_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,9 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
 
     def _read_id_token(self, app: SocialApp, id_token: Any) -> dict[str, Any]:
         """Return the claims of the ID token. Raises LoginRefused."""
-        data = self._read_token(id_token, ["exp", "iat", "sub", "nonce"])
+        # Fetched at each login, so a provider may change its keys at any time.
+        keys = self._fetch_keys()
+        data = self._read_token(id_token, ["exp", "iat", "sub", "nonce"], keys)
         several = isinstance(data["aud"], list) and len(data["aud"]) > 1
         party = data.get("azp", None if several else app.client_id)
         if data["nonce"] != self.nonce or party != app.client_id:
@@ -242,8 +246,22 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
         return data
 
     def read_logout_token(self, token: Any) -> str:
-        """Return the uid of the user to log out. Raises LoginRefused."""
-        data = self._read_token(token, ["iat", "sub", "jti", "events"])
+        """Return the uid of the user to log out. Raises LoginRefused.
+
+        Anybody can send one: so that strangers keep no login waiting, the keys are
+        fetched once a minute, and no sooner from a provider that does not answer.
+        """
+        name = f"logout-keys:{self.setting.issuer}"
+        keys = cache.get(name)
+        if keys is None:
+            keys = {}
+            try:
+                keys = self._fetch_keys()
+            finally:
+                cache.set(name, keys, LOGOUT_KEYS_SECONDS)
+        if not keys:
+            raise RequestException("The provider has not answered in the last minute.")
+        data = self._read_token(token, ["iat", "sub", "jti", "events"], keys)
         events = data["events"]
         is_logout = isinstance(events, dict) and LOGOUT_EVENT in events
         is_old = now().timestamp() - int(data["iat"]) > LOGOUT_SECONDS
@@ -251,15 +269,14 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
             raise LoginRefused("token")
         return _uid_of(data)
 
-    def _read_token(self, token: Any, required: list[str]) -> dict[str, Any]:
-        """Return the claims of a token of this issuer for us. Raises LoginRefused.
-
-        The keys are fetched each time, so a provider may change them at any time.
-        """
+    def _fetch_keys(self) -> Any:
         with get_adapter().get_requests_session() as session:
             answer = session.get(self.openid_config["jwks_uri"])
             answer.raise_for_status()
-            keys = answer.json()
+            return answer.json()
+
+    def _read_token(self, token: Any, required: list[str], keys: Any) -> dict[str, Any]:
+        """Return the claims of a token of this issuer for us. Raises LoginRefused."""
         try:
             data: dict[str, Any] = jwt.decode(
                 token,
@@ -344,11 +361,10 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         ]
 
     def get_requests_session(self) -> Session:
-        opened = [
-            urlsplit(one.issuer).netloc.lower()
-            for one in settings.IDENTITY_PROVIDERS.values()
-            if one.private
-        ]
+        # The provider of the page: no other one may name its private host.
+        id = self.request.resolver_match.kwargs["provider_id"]
+        one = settings.IDENTITY_PROVIDERS[id]
+        opened = [urlsplit(one.issuer).netloc.lower()] if one.private else []
         return create_session(opened, seconds=provider_grants.CALL_SECONDS)
 
     def authenticate_by_email(self, sociallogin: Any) -> tuple[User, str] | None:
