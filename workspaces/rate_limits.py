@@ -130,9 +130,9 @@ def _count_in_database(subject: str, window: int, by: int) -> int:
     )[0][0]
 
 
-def network_of(address: str) -> str:
+def network_of(address: str, ipv6_bytes: int = 8) -> str:
     """Return the network of one client: an IPv4 address, or the /64 of IPv6."""
     parsed = read_address(address)
     if parsed is None:
         return address
-    return parsed.packed[:8].hex() if parsed.version == 6 else str(parsed)
+    return parsed.packed[:ipv6_bytes].hex() if parsed.version == 6 else str(parsed)

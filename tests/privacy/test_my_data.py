@@ -312,6 +312,26 @@ def test_flood_to_one_address_stores_and_sends_little(
     assert len(messages()) == 3
 
 
+def test_strangers_use_up_no_requests_of_a_person(
+    known: Report, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(page, "REQUESTS_PER_MINUTE", 100)
+    for number in ("11111111", "22222222", "33333333"):
+        ask(number, REMOTE_ADDR="198.51.100.7")
+
+    ask()
+
+    assert answer().outcome == "DONE"
+
+
+def test_invalid_forms_use_up_no_requests(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(page, "ALL_REQUESTS_PER_DAY", 1)
+    for _ in range(3):
+        assert ask(address="nobody").status_code == 200
+
+    assert ask().status_code == 303
+
+
 def test_flood_from_many_addresses_does_not_fill_the_register(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -403,12 +423,16 @@ def test_form_repeats_what_was_typed_as_text():
     assert "&quot;&gt;&lt;script&gt;alert(1)" in page
 
 
-def test_day_of_one_network_is_limited(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("network", ["127.0.0.1", "2001:db8:1:{}::7"])
+def test_day_of_one_network_is_limited(monkeypatch: pytest.MonkeyPatch, network: str):
     monkeypatch.setattr(page, "REQUESTS_PER_MINUTE", 100)
     monkeypatch.setattr(page, "REQUESTS_PER_DAY", 2)
 
-    statuses = [ask(str(n) * 8, f"a{n}@b.test").status_code for n in range(1, 4)]
-    other = ask(REMOTE_ADDR="198.51.100.7").status_code
+    statuses = [
+        ask(str(n) * 8, f"a{n}@b.test", REMOTE_ADDR=network.format(n)).status_code
+        for n in range(1, 4)
+    ]
+    other = ask(REMOTE_ADDR="2001:db8:2::7").status_code
 
     assert (statuses, other) == ([303, 303, 429], 303)
     assert SubjectRequest.objects.count() == 3

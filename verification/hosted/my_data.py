@@ -24,7 +24,7 @@ from verification.privacy.my_data import Typed, ask_for_data
 from verification.web.request import client_address
 from workspaces import rate_limits
 
-# Limits for one client address
+# Limits of valid forms for one client address
 REQUESTS_PER_MINUTE = 5
 REQUESTS_PER_DAY = 50
 # The limit for all: a flood from many addresses must not fill the register.
@@ -38,12 +38,12 @@ def show(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _render_form(request, forms.MyDataForm())
     form = forms.MyDataForm(request.POST)
+    if not form.is_valid():
+        return _render_form(request, form)
     try:
         _require_rates(request)
     except RateLimited:
         return render_page(request, "too_many", status=429)
-    if not form.is_valid():
-        return _render_form(request, form)
     channel, address = form.cleaned_data["address"]
     ask_for_data(
         Typed(
@@ -72,7 +72,8 @@ def _render_form(request: HttpRequest, form: forms.MyDataForm) -> HttpResponse:
 def _require_rates(request: HttpRequest) -> None:
     """Raise RateLimited above the limits of the client address and of a day."""
     require_address_rate(request, "my-data", REQUESTS_PER_MINUTE)
-    visitor = rate_limits.network_of(str(client_address(request)))
+    # The /48 that one customer may have holds 65,536 networks of a client.
+    visitor = rate_limits.network_of(str(client_address(request)), ipv6_bytes=6)
     network = keyed_hash("my-data", visitor).hex()
     if not count_today(f"my-data:from:{network}"[:100], REQUESTS_PER_DAY):
         raise RateLimited

@@ -21,6 +21,7 @@ from verification import links
 from verification.consents.links import AccessNotSendable, renew_access_link
 from verification.consents.models import Consent, ConsentStatus
 from verification.consents.subject_messages import CONTACT_MEMBERS
+from verification.db.encryption import keyed_hash
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -34,8 +35,9 @@ from verification.reports.status import SUBJECT_ACTOR, locked_reports
 from verification.values.formats import one_line
 from workspaces.models import Environment, Workspace
 
-# For one address in a day: more would only fill a mailbox.
-MOST_PER_ADDRESS = 3
+# For one number and address in a day: more would only fill a mailbox. For an address
+# alone, strangers could use up the requests of its owner.
+MOST_PER_PERSON = 3
 SUBJECT_IDS_AT_ONCE = 1000
 
 
@@ -52,12 +54,14 @@ class Typed:
 
 @transaction.atomic
 def ask_for_data(typed: Typed) -> None:
-    """Store the request, unless its address has had its requests of the day.
+    """Store the request, unless its person has had the requests of the day.
 
     It costs the same for people who are known here and for all others.
     """
-    hashed = address_hash(typed.channel, typed.address).hex()
-    if not count_today(f"my-data:{hashed}", MOST_PER_ADDRESS):
+    identity = person_identities(typed.country, typed.number)[0]
+    address = address_hash(typed.channel, typed.address).hex()
+    hashed = keyed_hash("my-data of a person", *identity, address).hex()
+    if not count_today(f"my-data:{hashed}", MOST_PER_PERSON):
         return
     request = open_request(
         RequestKind.ACCESS,
