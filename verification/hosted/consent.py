@@ -66,7 +66,6 @@ from verification.hosted.hosted_pages import (
     details_of,
     qr_code,
     render_page,
-    require_address_rate,
     require_rate,
     see_other,
 )
@@ -294,11 +293,12 @@ NOT_ME_STAGES = {
     Stage.ASKED,
 }
 
-CHALLENGES_PER_MINUTE = 60
-
 
 class ProofViews:
-    """The views of the forms in `challenge.html` and `code.html`, for these pages."""
+    """The views of the forms in `challenge.html` and `code.html`, for these pages.
+
+    The limits are those of the link, as many phones share one address of their carrier.
+    """
 
     def __init__(self, pages: ConsentPages) -> None:
         self.pages = pages
@@ -309,7 +309,6 @@ class ProofViews:
     def _confirm(self, request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         """Take the answer to the challenge, and send the code if the page needs one."""
         consent = visited.consent
-        require_address_rate(request, "challenges", CHALLENGES_PER_MINUTE)
         form = forms.challenge_form(challenge_for_consent(consent), request.POST)
         if not form.is_valid():
             return self.pages.store(visited.visit.keep(form.data, form.fields))
@@ -324,14 +323,12 @@ class ProofViews:
 
     def _send_code(self, request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         """Send the subject a code to the address that the button names."""
-        require_address_rate(request, "challenges", CHALLENGES_PER_MINUTE)
         query = _send(visited.consent, request.POST.get("channel", ""))
         return self.pages.store(visited.visit.without_form(), query)
 
     def _verify_code(self, request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         """Take the code, which shows that the visitor reads the subject's messages."""
         consent = visited.consent
-        require_address_rate(request, "challenges", CHALLENGES_PER_MINUTE)
         form = forms.CodeForm(request.POST)
         if not form.is_valid():
             return self.pages.store(visited.visit.keep(form.data, form.fields))
