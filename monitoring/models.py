@@ -119,6 +119,8 @@ class Rule(DatedRow):
     )
     pause_reason = models.CharField(max_length=20, choices=PauseReason, blank=True)
     paused_at = models.DateTimeField(null=True)
+    # The client's own pause, which a pause by staff leaves in force.
+    paused_by_client = models.BooleanField(default=False, db_default=False)
     # When the subject withdrew consent or objected. Set until the client attests a
     # consent that was given later.
     consent_withdrawn_at = models.DateTimeField(null=True)

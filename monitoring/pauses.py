@@ -170,9 +170,10 @@ def pause_for_staff(rule_id: UUID) -> bool:
     rule = locked_rules().get(pk=rule_id)
     if rule.pause_reason == PauseReason.BY_STAFF:
         return False
+    rule.paused_by_client = rule.pause_reason == PauseReason.BY_CLIENT
     rule.status, rule.pause_reason = RuleStatus.PAUSED, PauseReason.BY_STAFF
     rule.paused_at = now()
-    rule.save(update_fields=["status", "pause_reason", "paused_at"])
+    rule.save(update_fields=["status", "pause_reason", "paused_at", "paused_by_client"])
     return True
 
 
@@ -215,12 +216,16 @@ def resume_for_staff(rule_id: UUID) -> bool:
     rule = locked_rules().get(pk=rule_id)
     if rule.is_active:
         return False
-    if rule.pause_reason == PauseReason.BY_STAFF and rule.consent_withdrawn_at:
-        # Now the client can resume it, with a new consent.
-        rule.pause_reason = PauseReason.CONSENT_WITHDRAWN
-        restricted = {"report__restricted_at__gte": rule.consent_withdrawn_at}
-        if rule.runs.filter(**restricted).exists():
-            rule.pause_reason = PauseReason.OBJECTION
+    withdrawn_at = rule.consent_withdrawn_at
+    is_stopped = bool(withdrawn_at or rule.paused_by_client)
+    if rule.pause_reason == PauseReason.BY_STAFF and is_stopped:
+        # Now the client can resume it, with a new consent if the subject withdrew.
+        rule.pause_reason = PauseReason.BY_CLIENT
+        if withdrawn_at:
+            objected = rule.runs.filter(report__restricted_at__gte=withdrawn_at)
+            rule.pause_reason = PauseReason.CONSENT_WITHDRAWN
+            if objected.exists():
+                rule.pause_reason = PauseReason.OBJECTION
         rule.save(update_fields=["pause_reason"])
         return True
     _resume(rule, catalogue())
