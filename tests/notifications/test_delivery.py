@@ -408,10 +408,20 @@ def test_messages_of_a_suspended_workspace_wait(workspace: Workspace, another_ap
     assert (row.status, len(mail.outbox)) == ("SENT", 3)
 
 
-def test_claimed_message_is_not_cancelled():
-    enqueue(email_message())
-    assert claim()
-    assert cancel("consent:1:1") == 0
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [(Outcome(), "SENT"), (Outcome(NotificationError.NOT_TAKEN), "CANCELLED")],
+)
+def test_message_cancelled_during_its_attempt_is_not_tried_again(
+    outcome: Outcome, status: str
+):
+    row = enqueue(email_message())
+    claimed = claim()
+    cancel("consent:1:1")
+    delivery.record(claimed, outcome)
+
+    row.refresh_from_db()
+    assert row.status == status
 
 
 def test_message_sent_again_has_another_message_id(mail_server: MailServer):

@@ -217,11 +217,15 @@ def record(notification: Notification, outcome: Outcome) -> bool:
         status = NotificationStatus.WITHHELD
     else:
         status = NotificationStatus.PENDING if wait else NotificationStatus.FAILED
+    is_own = Q(leased_until__isnull=False)
+    if status == NotificationStatus.SENT:
+        # It was cancelled during the attempt.
+        is_own |= Q(status=NotificationStatus.CANCELLED)
     own_claim = Notification.objects.filter(
-        pk=notification.pk, fence=notification.fence, leased_until__isnull=False
+        pk=notification.pk, fence=notification.fence
     )
     return bool(
-        own_claim.update(
+        own_claim.filter(is_own).update(
             status=status,
             next_attempt_at=at + wait if wait else None,
             leased_until=None,

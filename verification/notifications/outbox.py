@@ -14,8 +14,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
-from django.db.models.functions import Now
+from django.db.models import F
 from django.urls import reverse
 from django.utils.translation import get_language
 
@@ -161,12 +160,10 @@ def notify_within_limits(message: OutgoingMessage) -> None:
 def cancel(*causes: str) -> int:
     """Cancel unsent messages of these causes. Returns their number.
 
-    A message that a sender has claimed is still sent.
+    An attempt under way ends: its message is recorded as sent, or is not tried again.
     """
     waiting = Notification.objects.filter(
-        Q(leased_until=None) | Q(leased_until__lte=Now()),
-        cause__in=causes,
-        status=NotificationStatus.PENDING,
+        cause__in=causes, status=NotificationStatus.PENDING
     )
     return waiting.update(
         status=NotificationStatus.CANCELLED, next_attempt_at=None, leased_until=None
