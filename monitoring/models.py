@@ -30,7 +30,7 @@ from verification.reports.models import (
     Report,
     SubjectType,
     fold_name,
-    further_ids,
+    objection_ids,
 )
 from verification.reports.queries import Terms, bigint_values
 from workspaces.models import Client, Environment, Workspace
@@ -220,9 +220,9 @@ class Rule(DatedRow):
 
     @property
     def subject_ids(self) -> list[UUID]:
-        """The ids of all identifying numbers of the subject; the first is its own."""
-        further = further_ids(self.workspace_id, self.environment, self.subject)
-        return [self.subject_id, *further]
+        """The ids by which objections are found; the first is the subject's own."""
+        others = objection_ids(self.workspace_id, self.environment, self.subject)
+        return [self.subject_id, *others]
 
 
 class Run(DatedRow):

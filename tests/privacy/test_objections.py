@@ -231,6 +231,15 @@ def test_objection_pauses_a_rule_without_a_number(
 
     assert rule_status(Rule.objects.get(pk=rule["id"])) == ("PAUSED", "OBJECTION")
     assert [api.report(one["id"])["restrictedAt"] for one in others] == [None]
+    # Nor does a new rule in its place begin.
+    again = rule_request("EMPLOYER_VERIFICATION", subject=named["subject"])
+    problem = api.refused("/monitoring", {**again, "consent": ATTESTED})
+    assert error_codes(problem) == {"#/consent": "consent-required"}
+    renewed = {**again, "consent": newer_consent()}
+    assert api.post("/monitoring", renewed).status_code == 201
+    for stranger in ({"idNumber": "22222222"}, {"fullName": "Peter Otieno"}):
+        subject = {**named["subject"], **stranger}
+        create_rule(api, "EMPLOYER_VERIFICATION", subject=subject)
 
 
 def test_client_resumes_only_with_a_newer_consent(api: Api, ended: str):
@@ -621,6 +630,29 @@ def test_objection_of_a_person_without_a_number_spares_namesakes(
     problem = api.refused("/reports", {"reports": [*others, theirs]})
     at = "#/reports/2/consent/obtainedAt"
     assert error_codes(problem) == {at: "consent-required"}
+
+
+@pytest.mark.parametrize(
+    ("known", "theirs", "strangers"),
+    [
+        ({}, {}, {"idNumber": "22222222"}),
+        ({**BORN, "email": EMAIL}, BORN, {}),
+        ({"email": EMAIL}, {"email": EMAIL}, {"fullName": "Peter Otieno"}),
+    ],
+)
+def test_order_on_the_name_of_a_person_without_a_number_needs_a_newer_consent(
+    api: Api, known: Any, theirs: Any, strangers: Any
+):
+    first = api.create(employment_item(idNumber=None, **known))["id"]
+    object_to(api, first)
+    named = employment_item(idNumber=None, fullName="WANJIKU  KAMAU", **theirs)
+    stranger = employment_item(**{"idNumber": None, **strangers})
+
+    problem = api.refused("/reports", {"reports": [stranger, named]})
+
+    at = "#/reports/1/consent/obtainedAt"
+    assert error_codes(problem) == {at: "consent-required"}
+    api.create(stranger, named | {"consent": newer_consent()})
 
 
 def test_order_reads_objections_by_index(db: None):

@@ -31,8 +31,13 @@ from verification.privacy.requests import answer_request, deadline, open_request
 from verification.privacy.rights_events import restricted_event
 from verification.privacy.withdrawals import STOPPABLE_STATUSES, monitoring_of
 from verification.reports.ends import end_early
-from verification.reports.models import Report, ReportStatus
-from verification.reports.status import lock_orders, locked_reports, record_note
+from verification.reports.models import Report, ReportStatus, objection_ids
+from verification.reports.status import (
+    lock_orders,
+    lock_person,
+    locked_reports,
+    record_note,
+)
 from verification.values.clock import now
 from webhooks.events import record_events
 from webhooks.models import Event
@@ -60,7 +65,9 @@ def object_to_use(
     proof = Proof.of(report, channel) if origin == Origin.SUBJECT else None
     person = Person.of(report, proof)
     person.lock()
-    lock_orders(report.workspace_id, report.environment, for_objection=True)
+    where = report.workspace_id, report.environment
+    lock_person(*(others := objection_ids(*where, report.subject or {})))
+    lock_orders(*where, for_objection=True)
     # The lock makes sure that earlier orders are committed and found.
     found = person.find()
     report.refresh_from_db(fields=["subject_id", "erased_at"])
@@ -86,7 +93,7 @@ def object_to_use(
         origin,
         requested_by=requested_by,
         report=report,
-        further_ids=found.subject_ids - {report.subject_id},
+        further_ids={*found.subject_ids, *others} - {report.subject_id},
         details={"reason": reason} if reason else None,
     )
     stopped = [*own, *rules]

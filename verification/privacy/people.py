@@ -24,7 +24,13 @@ from verification.db.encryption import keyed_hash
 from verification.jobs.queue import beat, job
 from verification.notifications.models import Channel
 from verification.privacy.models import Hold, Outcome, RequestKind, SubjectRequest
-from verification.reports.models import IDENTIFIERS, Report, SearchEntry, Subject
+from verification.reports.models import (
+    IDENTIFIERS,
+    Report,
+    SearchEntry,
+    Subject,
+    objection_ids,
+)
 from verification.reports.objections import (
     Named,
     address_set,
@@ -318,5 +324,6 @@ def fill_further_ids() -> None:
     )
     for request in objections.select_related("report").iterator():
         if request.report:
-            request.further_ids = request.report.subject_ids[1:]
+            where = request.report.workspace_id, request.report.environment
+            request.further_ids = objection_ids(*where, request.report.subject or {})
             request.save(update_fields=["further_ids"])

@@ -432,7 +432,7 @@ class Subject:
         scope = (workspace_id, environment, *identity)
         return KnownSubject(
             id=subject_id(workspace_id, environment, identity),
-            further_ids=further_ids(workspace_id, environment, self.members),
+            objection_ids=objection_ids(workspace_id, environment, self.members),
             members=self.members,
             identity="\x1f".join(
                 [
@@ -469,12 +469,12 @@ class KnownSubject:
     id: UUID
     members: dict[str, Any]
     identity: str
-    further_ids: list[UUID]
+    objection_ids: list[UUID]
 
     @property
     def ids(self) -> list[UUID]:
-        """The ids of all identifying numbers; the first is the subject's own."""
-        return [self.id, *self.further_ids]
+        """The ids by which objections are found; the first is the subject's own."""
+        return [self.id, *self.objection_ids]
 
     def question(self, check: str, inputs: Iterable[str]) -> bytes:
         """Return a hash that is equal for the same check, inputs and subject."""
@@ -493,6 +493,21 @@ def further_ids(
     """Return the ids that the subject's numbers beside the first one would make."""
     further = Subject(members).numbers()[1:]
     return [subject_id(workspace_id, environment, each) for each in further]
+
+
+def objection_ids(
+    workspace_id: UUID, environment: str, members: dict[str, Any]
+) -> list[UUID]:
+    """Return the ids that find an objection beside the subject's own.
+
+    They are of the further numbers, or of the name of a subject without any number,
+    whose own id rests on details that another order may leave out.
+    """
+    subject = Subject(members)
+    if not members or subject.numbers():
+        return further_ids(workspace_id, environment, members)
+    identity = subject.type, subject.country, "name alone", subject.search_name
+    return [subject_id(workspace_id, environment, identity)]
 
 
 def person_identities(country: str, number: str) -> list[Identity]:
