@@ -212,7 +212,8 @@ ACCOUNTS = {k for k in Kind if k.startswith(("ACCOUNT_", "GO_LIVE_"))}
 TO_MEMBERS = {Kind.INVITATION, Kind.STAFF_INVITATION, *ACCOUNTS}
 # These carry a document.
 RECEIPTS = {Kind.CONSENT_RECEIPT, Kind.REFERENCE_RECEIPT, Kind.PAYMENT_RECEIPT}
-BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, *RECEIPTS}
+TO_REFEREES = {Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER}
+BY_EMAIL_ALONE = {*TO_OWNERS, *TO_MEMBERS, *TO_REFEREES, *RECEIPTS}
 # These are in the language of a page.
 CODES = {Kind.SANDBOX_ADDRESS, Kind.CONSENT_CODE, Kind.ACCESS_CODE, Kind.MY_DATA}
 BY_SMS = [kind for kind in Kind if kind not in BY_EMAIL_ALONE | CODES]
@@ -290,9 +291,7 @@ def test_sms_of_two_parts_names_requester_operator_and_block(
         ("2026-12-12T21:05Z", "13 Dec"),
     ],
 )
-@pytest.mark.parametrize(
-    "kind", [Kind.CONSENT_REQUEST, Kind.PAYMENT_REMINDER, Kind.REFERENCE_REQUEST]
-)
+@pytest.mark.parametrize("kind", [Kind.CONSENT_REQUEST, Kind.PAYMENT_REMINDER])
 def test_sms_names_the_last_whole_day_of_its_link(kind: Kind, at: str, day: str):
     half_past_midnight_in_nairobi = "2026-12-12T21:30:00.000000Z"
     context = {"requester": "KCB", "expiresAt": half_past_midnight_in_nairobi}
