@@ -184,6 +184,23 @@ def test_part_pays_nothing_until_the_rest_arrives(
     assert given_back() == {}
 
 
+@pytest.mark.parametrize("end", ["paid", "abandoned", "another part"])
+def test_unsent_message_that_a_part_is_missing_ends_with_its_amount(api: Api, end: str):
+    made = api.create(candidate_item())
+    part = came(made, 100)
+    unsent = Notification.objects.filter(status="PENDING")
+    assert set(unsent.values_list("kind", flat=True)) == {"PAYMENT_SHORT"}
+
+    if end == "abandoned":
+        abandon_payment(payment_of(made).pk)
+    else:
+        came(made, 150 if end == "paid" else 50)
+
+    unsent = unsent.filter(kind="PAYMENT_SHORT")
+    assert not unsent.filter(cause=f"short:{part.pk}").exists()
+    assert unsent.exists() == (end == "another part")
+
+
 def test_part_is_refunded_when_the_rest_is_below_the_minimum(
     taker: CheckoutServer, live_api: Api
 ):

@@ -6,6 +6,7 @@ leaves the receipt as it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -13,7 +14,7 @@ from verification import links
 from verification.checks.models import ResultStatus, ordered_results
 from verification.consents.subject_messages import is_written_to, messages_to
 from verification.notifications.models import BILINGUAL, Channel, Kind
-from verification.notifications.outbox import OutgoingMessage
+from verification.notifications.outbox import OutgoingMessage, cancel
 from verification.payments.models import Checkout, Payment, Refund, RefundCause
 from verification.payments.registry import (
     can_prompt,
@@ -68,8 +69,17 @@ def payment_shortfall(
         "number": checkout.number,
     }
     language = checkout.language or BILINGUAL
-    cause = f"short:{checkout.pk}"
+    cause = _shortfall_cause(checkout)
     return _payer_messages(report, Kind.PAYMENT_SHORT, cause, context, language)
+
+
+def cancel_shortfalls(parts: Iterable[Checkout]) -> None:
+    """Cancel unsent messages that ask for the rest after these parts."""
+    cancel(*(_shortfall_cause(part) for part in parts))
+
+
+def _shortfall_cause(checkout: Checkout) -> str:
+    return f"short:{checkout.pk}"
 
 
 def payment_receipt(report: Report, checkout: Checkout) -> list[OutgoingMessage]:

@@ -57,7 +57,11 @@ from verification.payments.models import (
     RefundStatus,
     ReviewFlag,
 )
-from verification.payments.payer_messages import refund_notice, top_up_refund_notice
+from verification.payments.payer_messages import (
+    cancel_shortfalls,
+    refund_notice,
+    top_up_refund_notice,
+)
 from verification.payments.registry import provider_named
 from verification.providers.base import ProviderError, Unavailable
 from verification.providers.payment_provider import (
@@ -186,8 +190,10 @@ def refund_play_money(checkout: Checkout) -> None:
 
 def refund_parts(payment_id: UUID) -> None:
     """Refund the parts of a locked payment whose rest did not come."""
-    parts = Checkout.objects.parts(payment_id).select_for_update(no_key=True)
-    for part in parts.order_by("id"):
+    rows = Checkout.objects.parts(payment_id).select_for_update(no_key=True)
+    parts = list(rows.order_by("id"))
+    cancel_shortfalls(parts)
+    for part in parts:
         refund_surplus(part, RefundCause.SHORT)
 
 

@@ -48,6 +48,7 @@ from verification.payments.models import (
 from verification.payments.payer_messages import (
     build_receipt,
     build_top_up_receipt,
+    cancel_shortfalls,
     payer_of,
     payment_receipt,
     payment_shortfall,
@@ -487,8 +488,12 @@ def _apply_to_payment(
             refund_surplus(checkout, RefundCause.SHORT)
             return
         payment.set_status(PaymentStatus.PENDING)
+        # Unsent messages ask for more.
+        cancel_requests(payment)
+        cancel_shortfalls(parts)
         notify(*payment_shortfall(report, checkout, missing - amount))
         return
+    cancel_shortfalls(parts)
     for part in parts:
         part.count(part.refundable)
         part.save(update_fields=["is_counted", "counted_amount"])
