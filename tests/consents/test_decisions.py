@@ -9,6 +9,7 @@ from django.db import DatabaseError, transaction
 from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, Api, company, person
+from tests.world.employer import employment_item
 from tests.world.threads import run_at_once, start_and_block, uncommitted
 from verification.checks.models import CheckResult
 from verification.consents.links import consent_links, expire_consents
@@ -222,6 +223,17 @@ def test_early_withdrawal_cancels_open_checks(paying_api: Api):
     assert paying_api.account.balance == MONEY
     paying_api.work()
     assert paying_api.report(str(consent.report_id)) == report
+
+
+def test_check_whose_referee_is_asked_has_begun_before_a_withdrawal(paying_api: Api):
+    made = paying_api.create({**employment_item(), "consent": HOSTED})
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, 1, EVIDENCE)
+    paying_api.work()
+
+    record = withdraw(consent.pk, 1, EVIDENCE, "")
+
+    assert record.evidence["made"] == "some"
 
 
 def test_late_withdrawal_leaves_the_findings(api: Api):

@@ -21,7 +21,7 @@ from tests.fakes.smile_id_v3 import smile_id_v3 as smile_id_v3
 from tests.hosted.conftest import asking
 from tests.providers.test_smile_id_v3 import asked as inquiry_of_another
 from tests.sources.two import CHECK, calls
-from tests.world.clients import person
+from tests.world.clients import erase, person
 from tests.world.clock import let_time_pass
 from tests.world.clock import longest_pauses as longest_pauses
 from verification.checks import callbacks
@@ -200,13 +200,33 @@ def test_too_large_callback_changes_nothing(v3, ordered, client):
     assert_nothing_changed(client.post(PATH, body, content_type="x/y"), 413)
 
 
-def test_callback_to_a_cancelled_report_is_not_stored(paying_api, v3, ordered, client):
+def test_inquiry_ends_and_stays_billed_after_the_cancel(
+    paying_api, v3, ordered, client
+):
     paying_api.post(f"/reports/{ordered['id']}/cancel")
+    assert post(client, v3).status_code == 200
+
+    paying_api.work()
+
+    report = paying_api.report(ordered["id"])
+    assert report["status"] == "CANCELLED"
+    assert report["checkResults"][0]["status"] == "COMPLETED"
+    assert ledger_totals() == {"CHARGE": -50}
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_callback_after_an_erasure_is_not_stored(
+    paying_api, v3, ordered, client, is_cancelled
+):
+    if is_cancelled:
+        paying_api.post(f"/reports/{ordered['id']}/cancel")
+    erase(paying_api, ordered["id"])
     let_time_pass()
     paying_api.work()
 
     assert post(client, v3).status_code == 200
     assert kept() == 0
+    assert only_result().status == "CANCELLED"
 
 
 def test_v3_address_needs_its_settings(client, db):

@@ -68,6 +68,7 @@ from verification.providers.registry import Route, asks_referee
 from verification.references.requests import run_reference_check
 from verification.reports.models import ReportStatus
 from verification.sources.calls import (
+    ARE_AT_SOURCE,
     CallDecision,
     CallDelay,
     CallPermit,
@@ -230,8 +231,7 @@ def _start_calls(
 def _outcome_without_call(claimed: Claim) -> Outcome | None:
     """Return the outcome of a check whose call is forbidden or unneeded, or None."""
     report = claimed.report
-    is_under_way = report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}
-    if not (_is_disputed(claimed) if claimed.is_rerun else is_under_way):
+    if not (_is_disputed(claimed) if claimed.is_rerun else _is_under_way(claimed)):
         return Cancelled()
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
@@ -248,6 +248,18 @@ def _outcome_without_call(claimed: Claim) -> Outcome | None:
     if claimed.reused_from_id:
         return _reuse_finding(claimed.reused_from_id)
     return None
+
+
+def _is_under_way(claimed: Claim) -> bool:
+    """Return whether the report runs, or its client cancelled it during an inquiry.
+
+    The answer of a source that has accepted the inquiry stays billed.
+    """
+    report = claimed.report
+    if report.status != ReportStatus.CANCELLED:
+        return report.status in {ReportStatus.RUNNING, ReportStatus.PARTIAL}
+    at_source = CheckResult.objects.filter(ARE_AT_SOURCE, pk=claimed.result_id)
+    return not (report.erased_at or report.restricted_at) and at_source.exists()
 
 
 def _is_disputed(claimed: Claim) -> bool:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 import orjson
 from django.db import transaction
+from django.db.models import Q
 from pydantic.alias_generators import to_camel
 
 from verification.checks.due_checks import schedule_checks
@@ -42,7 +43,7 @@ from verification.providers.name_comparison import (
     without_particles,
 )
 from verification.reports.create import blocked_check_reason
-from verification.reports.ends import UNCALLED, end_early
+from verification.reports.ends import end_early
 from verification.reports.hosted_links import cancel_requests, start_period
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.objections import lift_restriction
@@ -177,9 +178,11 @@ def decline(
 
 def checks_made(report: Report) -> str:
     """Return how many of the checks have begun: "all", "some" or "none"."""
-    begun = [ResultStatus.RUNNING, ResultStatus.COMPLETED]
+    # A check that waits for a source's room has not begun; one that waits for an answer
+    # has.
+    begun = Q(status=ResultStatus.RUNNING, started_at__isnull=False)
     results = report.results.all()
-    if not results.exclude(UNCALLED).filter(status__in=begun).exists():
+    if not results.filter(begun | Q(status=ResultStatus.COMPLETED)).exists():
         return "none"
     is_whole = not results.exclude(status=ResultStatus.COMPLETED).exists()
     return "all" if is_whole else "some"

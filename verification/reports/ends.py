@@ -42,15 +42,17 @@ from verification.reports.status import (
     apply_transitions,
     lock_report,
 )
-from verification.sources.calls import close_calls
+from verification.sources.calls import ARE_AT_SOURCE, close_calls
 from verification.values.clock import now
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
 from workspaces.ledger import Kind, Movement, account_of, book
 from workspaces.models import Account, Client
 
-# Results whose check has no call under way; an early end gives their price back.
-UNCALLED = Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
+# Results that no worker has; an early end cancels them and gives their price back.
+UNCLAIMED = Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
+# A client's cancellation also leaves those whose answer the source still owes.
+UNCALLED = UNCLAIMED & ~ARE_AT_SOURCE
 
 
 @dataclass(slots=True)
@@ -169,7 +171,15 @@ def cancel(client: Client, report_id: UUID) -> Report:
     if report.is_ended:
         raise NotCancellable(report.status)
     target, account = ReportStatus.CANCELLED, client.account
-    end_early(report, target, "cancelled", client.actor, now(), account=account)
+    end_early(
+        report,
+        target,
+        "cancelled",
+        client.actor,
+        now(),
+        account=account,
+        stopped=UNCALLED,
+    )
     return report
 
 
@@ -182,14 +192,15 @@ def end_early(
     failure: tuple[str, str] = ("", ""),
     *,
     account: Account | None = None,
+    stopped: Q = UNCLAIMED,
 ) -> None:
     """Move a locked report to FAILED or CANCELLED; `failure` is its code and message.
 
-    Checks without a call under way are cancelled and their charges reversed, as those
-    of failed checks are already. Completed checks stay billed. A call under way still
-    records its answer.
+    The checks in `stopped` are cancelled and their charges reversed, as those of failed
+    checks are already. Completed checks stay billed. A call under way still records its
+    answer.
     """
-    uncalled = list(report.results.select_for_update().filter(UNCALLED))
+    uncalled = list(report.results.select_for_update().filter(stopped))
     CheckResult.objects.filter(pk__in=[result.pk for result in uncalled]).update(
         status=ResultStatus.CANCELLED, next_attempt_at=None, completed_at=at
     )

@@ -17,7 +17,9 @@ from uuid import UUID
 from cryptography.exceptions import InvalidTag
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count
+from django.db.models import Count, OuterRef, Q, Value
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact
 
 from verification.db.base import run_sql
 from verification.db.bulk_insert import Row, Rows, insert
@@ -114,6 +116,16 @@ CallDecision = (
     CallPermit | SourceFull | CallDelay | NoSourceAvailable | InDoubt | CallsExhausted
 )
 SkippedSources = list[list[str]]
+
+_LAST_CALLS = (
+    Call.objects.filter(result=OuterRef("pk"), attempt=OuterRef("attempt"))
+    .exclude(end=CallOutcome.NOT_ASKED)
+    .order_by("-pk")
+)
+# The check results whose source has accepted the inquiry and not answered yet
+ARE_AT_SOURCE = Q(
+    Exact(Coalesce(_LAST_CALLS.values("end")[:1], Value("")), CallOutcome.NOT_YET)
+)
 
 
 @transaction.atomic
