@@ -1,7 +1,9 @@
 import gzip
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from tests.world.receiver import authority as authority
 from verification.jobs.worker import GRACE_SECONDS
 from verification.outbound import client
 from verification.outbound.targets import Blocked
+from verification.providers.base import Cause
+from verification.providers.http_api import to_provider_error
 
 PUBLIC = "93.184.215.14"
 
@@ -139,6 +143,42 @@ def test_certificate_must_fit_the_name(server: Receiver, session: Session):
         session("other.test").get(server.url(host="other.test"))
 
     assert server.received == []
+
+
+@pytest.mark.parametrize(
+    ("before", "was_sent"),
+    [
+        (None, False),
+        (b"", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", True),
+    ],
+    ids=["handshake", "head", "body"],
+)
+def test_call_was_sent_unless_the_handshake_failed(
+    authority: Authority, session: Session, names: Names, before: Any, *, was_sent: bool
+):
+    def answer() -> None:
+        connection, _ = listening.accept()
+        if before is not None:
+            connection = authority.context(HOST).wrap_socket(connection, True)
+        # A close before the request is read would reset the connection.
+        connection.recv(65536)
+        if before:
+            connection.sendall(before)
+        # A record that nobody has sealed.
+        os.write(connection.fileno(), b"\x17\x03\x03\x00\x20" + bytes(32))
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = Thread(target=answer)
+        thread.start()
+        with pytest.raises(requests.exceptions.SSLError) as raised:
+            session(HOST).get(f"https://{HOST}:{listening.getsockname()[1]}/")
+        thread.join()
+
+    assert client.was_sent(raised.value) is was_sent
+    error = to_provider_error("It", raised.value)
+    assert (error.cause == Cause.TLS) is not was_sent
 
 
 def test_client_tries_the_next_address(

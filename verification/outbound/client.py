@@ -42,6 +42,7 @@ from urllib3.exceptions import (
     HTTPError,
     NameResolutionError,
     NewConnectionError,
+    SSLError,
 )
 
 from verification import tracing
@@ -65,16 +66,22 @@ class NoTunnel(NewConnectionError):
     """The proxy opened no tunnel, so the other system got no request."""
 
 
+class HandshakeFailed(ssl.SSLError):
+    """No TLS connection was made, so the other system got no request."""
+
+
 class TooLarge(requests.RequestException):
     """The answer exceeds the limit of bytes."""
 
 
 def was_sent(e: BaseException) -> bool:
     """Return whether the request may have arrived: False if no connection was made."""
-    if isinstance(e, requests.ConnectTimeout | requests.exceptions.SSLError):
-        return False
+    inner = inner_error(e)
+    if isinstance(inner, SSLError):
+        # An answer can break off in a TLS error, too.
+        return not isinstance(inner.args[0], HandshakeFailed)
     unmade = ConnectTimeoutError | NewConnectionError | socket.gaierror
-    return not isinstance(inner_error(e), unmade) and not isinstance(e, unmade)
+    return not isinstance(inner, unmade) and not isinstance(e, unmade)
 
 
 def inner_error(e: BaseException) -> object:
@@ -252,7 +259,10 @@ class _GuardedConnection:
         return found
 
     def connect(self) -> None:
-        super().connect()  # type: ignore[misc]
+        try:
+            super().connect()  # type: ignore[misc]
+        except ssl.SSLError as e:
+            raise HandshakeFailed(*e.args) from e
         self.sock = _DeadlineSocket(self.sock)
 
 

@@ -290,7 +290,7 @@ def _network_cause(e: BaseException) -> Cause:
     reason = client.inner_error(e)
     if isinstance(e, client.TooLarge):
         return Cause.UNUSABLE_ANSWER
-    if isinstance(e, requests.exceptions.SSLError):
+    if isinstance(e, requests.exceptions.SSLError) and not client.was_sent(e):
         return Cause.TLS
     if isinstance(reason, client.NoTunnel):
         return Cause.PROXY
