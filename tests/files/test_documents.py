@@ -3,23 +3,31 @@
 Documents are shown to the operator's virus scanner before they are kept.
 """
 
+import os
 import socket
 import socketserver
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.exceptions import InvalidTag
 from django.core.exceptions import ImproperlyConfigured
 
 from tests.fakes.buckets import bucket as bucket
 from tests.fakes.buckets import in_bucket as in_bucket
 from tests.files.samples import pdf, picture
 from tests.golive.applications import draft
-from verification.files import scanner
+from tests.privacy.conftest import documents as documents
+from verification.files import scanner, storage
 from verification.files.inspection import Busy, Fault, Unacceptable, inspect
-from verification.files.storage import delete_unused, read_content, store
+from verification.files.storage import (
+    PARTIAL,
+    FileMissing,
+    delete_unused,
+    read_content,
+    store,
+)
 from verification.golive.models import Document
 from verification.settings.connections import scanner_address
 
@@ -61,8 +69,26 @@ def test_swapped_file_cannot_be_read(owner):
     one, two = draft(owner.member).documents.order_by("id")[:2]
     one.file = two.file
 
-    with pytest.raises(InvalidTag):
+    with pytest.raises(FileMissing):
         read_content(one)
+
+
+@pytest.mark.parametrize("length", [0, 5, 100])
+def test_file_that_a_power_loss_has_cut_is_missing(documents, length):
+    found = document(store(pdf()))
+    os.truncate(documents / found.file, length)
+
+    with pytest.raises(FileMissing):
+        read_content(found)
+
+
+def test_stored_file_is_on_the_disk(documents, monkeypatch):
+    synced: list[Path] = []
+    monkeypatch.setattr(storage, "sync", lambda *paths: synced.extend(paths))
+
+    store(pdf())
+
+    assert [path.suffix for path in synced] == [PARTIAL, ""]
 
 
 def test_same_file_is_sealed_differently_each_time(db):

@@ -17,6 +17,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, Protocol
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
@@ -45,11 +46,11 @@ class StorageUnavailable(Exception):
 
 
 class FileMissing(Exception):
-    """The storage has no such file, as after a restore of an older backup."""
+    """The storage lacks the file, as after a restore of an older backup, or a part."""
 
 
 def store(content: bytes) -> StoredFile:
-    """Seal and store a file. Call it outside transactions: it uses the network.
+    """Seal a file and store it on the disk. Call it outside transactions: it waits.
 
     Raises StorageUnavailable, and leaves no part of the file then.
     """
@@ -58,16 +59,13 @@ def store(content: bytes) -> StoredFile:
     nonce = os.urandom(NONCE_BYTES)
     sealed = nonce + AESGCM(key).encrypt(nonce, content, name.encode())
     try:
-        saved = _storage().save(name, ContentFile(sealed))
+        save_whole(_storage(), name, sealed)
     except Exception as e:
         # Such as "No space left on device".
         why = getattr(e, "strerror", None) or type(e).__name__
         logger.error("a document was not stored: %s", why)
         delete_file(name)
         raise StorageUnavailable from e
-    if saved != name:
-        # Random names do not collide, so another process is writing this name.
-        raise FileExistsError(saved)
     return StoredFile(name, b64encode(key).decode())
 
 
@@ -81,7 +79,7 @@ class SealedDocument(Protocol):
 
 
 def read_content(document: SealedDocument) -> bytes:
-    """Return the content of a stored file. Raises FileMissing."""
+    """Return the content of a stored file. Raises FileMissing, also if it is cut."""
     try:
         with _storage().open(document.file) as file:
             sealed: bytes = file.read()
@@ -90,7 +88,12 @@ def read_content(document: SealedDocument) -> bytes:
         raise FileMissing from e
     key = AESGCM(b64decode(document.data_key))
     nonce, ciphertext = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
-    return key.decrypt(nonce, ciphertext, document.file.encode())
+    try:
+        return key.decrypt(nonce, ciphertext, document.file.encode())
+    except (InvalidTag, ValueError) as e:
+        # As after a power loss, or of another row
+        logger.error("document %s is damaged in the storage", document.file)
+        raise FileMissing from e
 
 
 def download(document: SealedDocument, name: str) -> HttpResponse:
