@@ -336,19 +336,25 @@ def test_request_that_goes_first_is_answered_while_others_are_refused():
 
     async def many():
         first = {"/busy/c/x", "/c/x"}
-        gate = make_gate(busy, threads=2, max_waiting=1, goes_first=first.__contains__)
+        gate = make_gate(
+            busy,
+            threads=2,
+            max_waiting=1,
+            goes_first=first.__contains__,
+            limit=lambda: LIMIT,
+        )
         # The first of them uses a thread that all others may use.
         paths = ["/busy/c/x", "/busy/1", "/busy/2"]
         begun = await begin(gate, busy, paths, held=2)
         refused = await send_request(gate, [b"order"], path="/x", headers=length(5))
-        answered = await send_request(gate, path="/c/x")
+        answered = await send_request(gate, [b"form"], path="/c/x", headers=length(4))
         busy.free.set()
         return refused, answered, await asyncio.gather(*begun)
 
     refused, answered, begun = run(many())
 
     assert refused == (503, b"overloaded")
-    assert answered == (200, b"")
+    assert answered == (200, b"form")
     assert begun == [(200, b"")] * 3
 
 

@@ -412,10 +412,11 @@ class _Body:
             raise _RequestRefused("malformed-body")
         self.has_rest = True
         # Refuse before work is done for it.
-        self.gateway.threads_for(environ["PATH_INFO"]).require_room()
+        threads = self.gateway.threads_for(environ["PATH_INFO"])
+        threads.require_room()
         limit = self.gateway.limit_body(environ)
         if not isinstance(limit, BodyLimit):
-            limit = await self.gateway.threads.run(limit)
+            limit = await threads.run(limit)
         self.limit = limit
         # Django refuses a body by its length, so one that is too large is not read.
         if coding is None and int(length) > self.limit.size:
