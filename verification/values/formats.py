@@ -22,6 +22,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from verification.values.clock import now
+
 COUNTRIES = frozenset(country.alpha_2 for country in pycountry.countries)
 E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 KENYAN = re.compile(r"(0|\+?254)[17][0-9]{8}", re.ASCII)
@@ -161,7 +163,7 @@ def real_date(value: str) -> str:
 
 def birth_date(value: str) -> str:
     born = date.fromisoformat(real_date(value))
-    if born < EARLIEST_BIRTH or born > datetime.now(UTC).date():
+    if born < EARLIEST_BIRTH or born > now().date():
         raise format_error("out-of-range", "A date from 1900-01-01 to today is needed")
     return value
 
@@ -174,7 +176,7 @@ def past_moment(value: str) -> str:
             "An RFC 3339 timestamp with its offset is needed, "
             "such as 2026-11-21T08:15:30Z",
         )
-    if moment > datetime.now(UTC) + CLOCK_SKEW:
+    if moment > now() + CLOCK_SKEW:
         raise format_error("out-of-range", "This must not be in the future")
     # strftime would write the year 987 with three digits.
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
