@@ -18,6 +18,7 @@ from django.core.cache import caches
 
 from verification.db.base import run_sql
 from verification.db.encryption import keyed_hash
+from verification.jobs.claims import delete_in_batches
 from verification.jobs.queue import job
 from verification.values.clock import now
 from verification.values.networks import read_address
@@ -93,10 +94,9 @@ def count_for_address(address: str, purpose: str, limit: int) -> Rate:
 
 
 @job
-def purge_counts() -> int:
+def purge_counts() -> None:
     """Delete the counts of past minutes."""
-    deleted, _ = RateCount.objects.filter(minute__lt=now() - RETENTION).delete()
-    return deleted
+    delete_in_batches(RateCount.objects.filter(minute__lt=now() - RETENTION))
 
 
 def _count(subject: str, window: int, by: int) -> int:

@@ -122,7 +122,8 @@ def test_purge_deletes_counts_of_past_minutes(clock):
     clock.shift(timedelta(minutes=10))
     rate_limits.count("new", 1)
 
-    assert rate_limits.purge_counts() == 1
+    rate_limits.purge_counts()
+
     assert RateCount.objects.get().subject == "new"
 
 

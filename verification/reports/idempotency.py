@@ -20,6 +20,7 @@ from django.db import transaction
 from verification.db.base import run_sql
 from verification.db.bulk_insert import Rows, insert
 from verification.db.encryption import keyed_hash
+from verification.jobs.claims import delete_in_batches
 from verification.jobs.queue import job
 from verification.reports.models import IdempotencyRecord
 from verification.values.clock import now
@@ -143,8 +144,7 @@ def run_once(
 
 
 @job
-def purge_idempotency_records() -> int:
-    """Delete expired answers; return how many."""
+def purge_idempotency_records() -> None:
+    """Delete expired answers."""
     before = now() - timedelta(hours=settings.IDEMPOTENCY_HOURS)
-    deleted, _ = IdempotencyRecord.objects.filter(created_at__lt=before).delete()
-    return deleted
+    delete_in_batches(IdempotencyRecord.objects.filter(created_at__lt=before))
