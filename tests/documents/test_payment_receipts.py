@@ -126,7 +126,7 @@ def test_workspace_gets_top_up_receipt_and_refund_notice(api: Api):
 
     (receipt,) = mail.outbox
     assert receipt.to == ["owner@acacia.test"]
-    assert "You topped up by KES 1,000.00" in receipt.subject
+    assert "Top-up of KES 1,000.00: receipt" in receipt.subject
     ((name, content, _),) = receipt.attachments
     assert name == f"{checkout.number}.pdf"
     assert content.startswith(b"%PDF")

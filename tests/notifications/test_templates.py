@@ -400,11 +400,15 @@ def test_receipt_names_the_decision(decision: str):
 
 
 @pytest.mark.parametrize("language", [*Language.values, BILINGUAL])
-@pytest.mark.parametrize("kind", [Kind.PAYMENT_REQUEST, Kind.PAYMENT_REMINDER])
+@pytest.mark.parametrize(
+    "kind", [Kind.PAYMENT_REQUEST, Kind.PAYMENT_REMINDER, Kind.PAYMENT_SHORT]
+)
 def test_payment_request_names_the_amount_and_asks_no_pin(kind: Kind, language: str):
     for text in (write_email(written(kind, language)).text, by_sms(kind, language)):
         for said in ("KES 12,500.00", "PIN", LINK):
             assert said in text
+        # M-Pesa asks for it on the payer's phone.
+        assert not re.search("No PIN needed|PIN haihitajiki", text)
 
 
 def test_typed_text_is_plain_text_on_one_line():
