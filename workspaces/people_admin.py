@@ -76,7 +76,7 @@ class PeopleAdmin(BackofficeAdmin):
         if not self.has_people_permission(request, object_id):
             return False
         row = self.get_object(request, object_id) if object_id else None
-        if row is None or not row.has_factor:
+        if row is None or not (row.has_factor and self.user_of(row).is_active):
             return False
         return self.removes_factors_of_staff or not self.user_of(row).is_staff
 

@@ -693,6 +693,26 @@ def test_every_action_has_a_row():
     assert set(ACTIONS) == set(ROWS)
 
 
+# A button, and what makes a row of its page whose state its verb refuses
+REFUSED = [
+    ("approve", failed_company_check),
+    ("correct", reviewed),
+    ("promote", lambda api: colleague(api, joined=False)),
+    ("remove_factor", lambda api: colleague(api, active=False)),
+    ("resend_consent", lambda api: waiting_for_payment(api).report),
+    ("resend_payment", lambda api: paid(api).report),
+]
+
+
+def test_page_has_no_button_whose_verb_would_refuse(superuser, settings):
+    settings.GO_LIVE_ENVIRONMENT = "sandbox"
+    for button, make in REFUSED:
+        page = superuser.get(change_url(make(customer())))
+
+        assert page.status_code == 200, button
+        assert f"/{button}/" not in page.text, button
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.django_db(transaction=True)

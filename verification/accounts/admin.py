@@ -169,7 +169,12 @@ class ColleagueAdmin(PeopleAdmin):
     offers = {
         "invite": lambda user: user.is_active and not user.has_usable_password(),
         "reactivate": lambda user: not user.is_active,
-        "promote": lambda user: user.is_active and not is_superuser(user),
+        "promote": lambda user: (
+            user.is_active
+            and user.has_usable_password()
+            and user.has_factor
+            and not is_superuser(user)
+        ),
     }
 
     def get_queryset(self, request):

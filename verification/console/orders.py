@@ -40,7 +40,6 @@ from verification.reports import launch as launches
 from verification.reports.create import NewReport, create_reports
 from verification.reports.drafts import as_item, edit_draft, price_edit
 from verification.reports.ends import UNCALLED, cancel
-from verification.reports.hosted_links import NotRenewable
 from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.models import (
     NAME_PARTS,
@@ -885,11 +884,9 @@ def actions_of(
         "consent_gap": launches.consent_gap(report, results),
         "edit": is_draft and report.subject is not None,
         "cancel": not report.is_ended,
-        "retry": _is_allowed(launches.check_retryable, report, failed),
-        "resend_consent": consent is not None
-        and _is_allowed(consent_links.require_renewable, report, consent, now()),
-        "resend_payment": payment is not None
-        and _is_allowed(payment_links.require_renewable, report, payment, now()),
+        "retry": _may_retry(report, failed),
+        "resend_consent": consent_links.can_renew(report, consent),
+        "resend_payment": payment_links.can_renew(report, payment),
         "repeat": report.subject is not None,
     }
 
@@ -913,10 +910,10 @@ def _waits(row: Consent | Payment, at: datetime) -> bool:
     return row.expires_at is not None and row.expires_at > at
 
 
-def _is_allowed(require: Callable[..., Any], *arguments: Any) -> bool:
+def _may_retry(report: Report, failed: list[CheckResult]) -> bool:
     try:
-        require(*arguments)
-    except (NotRetryable, NotRenewable):
+        launches.check_retryable(report, failed)
+    except NotRetryable:
         return False
     return True
 

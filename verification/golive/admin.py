@@ -16,7 +16,11 @@ from verification.checks.finding_words import text_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.files.storage import download
 from verification.golive import names, review
-from verification.golive.applications import COMPANY_CHECK, ActingUser
+from verification.golive.applications import (
+    COMPANY_CHECK,
+    ActingUser,
+    is_company_checked,
+)
 from verification.golive.models import WAITING, Application, NameChange, Status
 from verification.reports.models import SUBJECT_LABELS, Report, ReportStatus
 from verification.values.countries import country_name
@@ -41,15 +45,18 @@ def reviewer(request):
 class ReviewAdmin(ReadOnlyAdmin):
     """Rows on which a reviewer decides by dialogs."""
 
-    def offers_in(self, request, object_id, *statuses):
-        """Return whether the page offers a verb: to a row with one of these statuses.
+    def offers_in(self, request, object_id, status, if_row=bool):
+        """Return whether the page offers a verb: to a row with this status.
 
-        A dialog is allowed in any status: the verb refuses, and says why.
+        `if_row` takes the row, and returns whether it is ready for the verb. A dialog
+        is allowed for any row: the verb refuses, and says why.
         """
         row = self.changeable_row(request, object_id)
         match = request.resolver_match
         is_page = match and match.url_name and match.url_name.endswith("_change")
-        return row is not None and (not is_page or row.status in statuses)
+        if row is None or not is_page:
+            return row is not None
+        return row.status == status and bool(if_row(row))
 
     def document(self, request, row_id, document_id):
         """Answer with a document during a reveal, and record it in the audit trail."""
@@ -120,6 +127,14 @@ class ApplicationAdmin(GoLiveAdmin):
     def has_decide_permission(self, request, object_id=None):
         return self.offers_in(request, object_id, Status.IN_REVIEW)
 
+    def has_approve_permission(self, request, object_id=None):
+        return self.offers_in(
+            request,
+            object_id,
+            Status.IN_REVIEW,
+            lambda row: row.report and is_company_checked(row.report),
+        )
+
     @dialog_verb(
         "Take this application",
         "The client sees that it is in review.",
@@ -141,7 +156,7 @@ class ApplicationAdmin(GoLiveAdmin):
         description="Approve",
         icon="check_circle",
         variant=ActionVariant.SUCCESS,
-        permissions=["decide"],
+        permissions=["approve"],
     )
     def approve(self, request, form, row):
         review.approve(row.pk, reviewer(request))

@@ -336,9 +336,13 @@ class ReportAdmin(ReadOnlyAdmin):
     offers = {
         "cancel": lambda report: not report.is_ended,
         "retry": lambda report: not not_retryable_reason(report),
-        "consent": lambda report: hasattr(report, "consent") and not report.is_ended,
+        "consent": lambda report: consent_links.can_renew(
+            report, getattr(report, "consent", None)
+        ),
         "data_link": lambda report: hasattr(report, "consent") and not report.erased_at,
-        "payment": lambda report: hasattr(report, "payment") and not report.is_ended,
+        "payment": lambda report: payment_links.can_renew(
+            report, getattr(report, "payment", None)
+        ),
     }
     own_pages = {"<uuid:report_id>/document.pdf": "document"}
     refusals = REFUSALS

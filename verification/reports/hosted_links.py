@@ -147,6 +147,16 @@ class HostedLinks(ABC, Generic[Row]):
     def require_renewable(self, report: Report, row: Row, at: datetime) -> None:
         """Raise an error that says why no new link can be sent."""
 
+    def can_renew(self, report: Report, row: Row | None) -> bool:
+        """Return whether a new link can be sent for the row, if there is one."""
+        if row is None:
+            return False
+        try:
+            self.require_renewable(report, row, now())
+        except NotRenewable:
+            return False
+        return True
+
     @abstractmethod
     def reset(self, row: Row) -> None:
         """Reset the fields that belong to the old link, without saving the row."""

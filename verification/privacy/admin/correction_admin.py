@@ -20,6 +20,7 @@ from verification.backoffice.widgets import (
     table,
 )
 from verification.checks.finding_words import flag_text, humanise_name, text_of
+from verification.checks.models import ResultStatus
 from verification.golive.admin import ReviewAdmin, reviewer
 from verification.privacy.admin.request_admin import due_text
 from verification.privacy.admin.retention_admin import RowsOfReportsAdmin
@@ -195,6 +196,14 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
     def has_review_permission(self, request, object_id=None):
         return self.offers_in(request, object_id, CorrectionStatus.IN_REVIEW)
 
+    def has_correct_permission(self, request, object_id=None):
+        return self.offers_in(
+            request,
+            object_id,
+            CorrectionStatus.IN_REVIEW,
+            lambda row: row.rerun and row.rerun.status == ResultStatus.COMPLETED,
+        )
+
     @dialog_verb(
         "Take this correction",
         "The client and the person see that it is in review.",
@@ -230,7 +239,7 @@ class CorrectionAdmin(RowsOfReportsAdmin, ReviewAdmin):
         description="Accept the new finding",
         icon="check_circle",
         variant=ActionVariant.SUCCESS,
-        permissions=["review"],
+        permissions=["correct"],
     )
     def correct(self, request, form, row):
         correct(row.pk, reviewer(request), form.cleaned_data["reason"])
