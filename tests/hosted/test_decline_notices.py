@@ -201,7 +201,7 @@ def test_waiting_decline_says_until_when(api: Api, officer: Officer, subject: Vi
     ("status", "on_page", "in_pdf"),
     [
         ("APPROVED", "your application is approved", "your application is approved"),
-        ("REVIEW", "has taken this decision back", "Taken back: it does not count."),
+        ("REVIEW", "This decision was taken back", "Taken back: it does not count."),
     ],
 )
 def test_page_and_pdf_say_what_replaced_a_decline_after_its_wait(
@@ -231,7 +231,7 @@ def test_withdrawn_decline_says_so(api: Api, officer: Officer, subject: Visitor)
     made = decline(officer, subject.report_id)
     withdraw(officer.client, made.pk, officer.member, officer.actor)
     visitor = reader()
-    assert "has taken this decision back" in visible_text(proved(visitor))
+    assert "This decision was taken back" in visible_text(proved(visitor))
     assert "does not count any more" in data_text(visitor)
 
     officer.decide(subject.report_id, "APPROVED")
