@@ -1,4 +1,5 @@
 import json
+from datetime import datetime
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -21,6 +22,7 @@ from tests.world.employer import (
 )
 from tests.world.threads import run_at_once
 from verification.api.events import EVENTS
+from verification.db.ids import first_id_at
 from verification.notifications.models import Notification
 from verification.references.answers import decline, submit
 from verification.references.models import Reference
@@ -30,6 +32,7 @@ from verification.references.requests import (
     remind_and_expire_references,
 )
 from verification.reports.hosted_links import ResendTooSoon
+from verification.reports.models import Report
 from webhooks.events import envelope
 from webhooks.models import Event
 
@@ -107,6 +110,21 @@ def test_differences_become_flags(paying_api: Api):
         ("WOULD_NOT_REHIRE", "HIGH"),
     ]
     assert (result["score"], result["riskLevel"]) == (75, "HIGH")
+
+
+@pytest.mark.parametrize(
+    ("day", "codes"), [("2023-06-01", []), ("2023-09-01", ["DATES_MISMATCH"])]
+)
+def test_end_after_the_rule_was_made_is_no_mismatch(paying_api: Api, day, codes):
+    reference = create_reference(paying_api, employmentEnd=None)
+    rule_id = first_id_at(datetime.fromisoformat(f"{day}T12:00:00Z"))
+    Report.objects.filter(pk=reference.report_id).update(monitoring_id=rule_id)
+    submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+
+    result = result_of(paying_api, reference)
+    assert [flag["code"] for flag in result["flags"]] == codes
+    assert result["details"]["employmentEnd"] == "2023-06-30"
 
 
 def test_answer_from_the_address_of_the_subject_becomes_a_flag(paying_api: Api):

@@ -24,7 +24,7 @@ from verification.checks.results import (
     Retry,
     completed_with,
 )
-from verification.db.ids import uuid7
+from verification.db.ids import time_of_id, uuid7
 from verification.jobs.queue import job
 from verification.notifications.models import BILINGUAL, Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
@@ -239,7 +239,10 @@ def _reference_outcome(claimed: Claim, reference: Reference) -> Outcome:
             subject, answers = claimed.subject, reference.answers
             if subject is None or answers is None:
                 return ERASED
-            asked_on = localdate(claimed.report.created_at)
+            rule_id = claimed.report.monitoring_id
+            # Each run of a rule repeats what the client stated when it made the rule.
+            stated_at = time_of_id(rule_id) if rule_id else claimed.report.created_at
+            asked_on = localdate(stated_at)
             return completed_with(
                 compare_employment(subject, answers, asked_on, str(reference.pk))
             )
