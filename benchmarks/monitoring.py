@@ -161,5 +161,5 @@ def _rule(like: Order, owner: Workspace, name: str, number: int) -> Rule:
         created_by="bench",
         created_at=at,
     )
-    set_subject(rule, order)
+    set_subject(rule, order.subject)
     return rule

@@ -149,9 +149,8 @@ def _consent_of(rule: Rule, definitions: Catalogue) -> ConsentInput | None:
     return None
 
 
-def set_subject(rule: Rule, order: Order) -> None:
-    """Write the subject of the order on the rule, with its search terms."""
-    subject = order.subject
+def set_subject(rule: Rule, subject: Subject) -> None:
+    """Write the subject on the rule, with its search terms."""
     known = subject.in_workspace(rule.workspace_id, rule.environment, rule.pk)
     rule.subject_id, rule.subject_type = known.id, subject.type
     rule.subject_name, rule.search_name = subject.name, subject.search_name

@@ -125,7 +125,7 @@ def create_rule(
         created_by=client.actor,
         created_at=at,
     )
-    set_subject(rule, order)
+    set_subject(rule, order.subject)
     lock_person(*rule.subject_ids)
     is_stated = request.consent is not None
     require_newer_consent(rule, order.consent, is_stated=is_stated)

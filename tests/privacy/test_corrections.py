@@ -667,8 +667,11 @@ def test_next_monitoring_run_is_compared_with_the_corrected_finding(api: Api):
     assert baseline.said["riskLevel"] == "LOW"
     move_rules_back(DAY)
     run_rules(api)
-    # The change is one from LOW: the rule still asks with the mistyped number.
-    assert [alert.severity for alert in Alert.objects.all()] == ["WARNING"]
+    assert not Alert.objects.exists()
+    stored = api.get(f"/monitoring/{rule['id']}").json()
+    assert stored["subject"]["idNumber"] == RIGHT
+    (found,) = api.get("/monitoring", search=RIGHT).json()["content"]
+    assert found == stored
 
 
 # Races and ends

@@ -63,7 +63,7 @@ def store_rule(api: Api, *checks: str, **members: Any) -> Rule:
         next_run_at=next_run_time(at, asked.cadence, at),
         created_by="tests",
     )
-    set_subject(made, order)
+    set_subject(made, order.subject)
     made.save()
     return made
 

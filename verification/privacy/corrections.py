@@ -28,6 +28,7 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.alerts import snapshot_of
 from monitoring.models import Baseline, locked_rules
+from monitoring.rules import set_subject
 from verification import links
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
@@ -326,7 +327,7 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
         people = {*read.report.subject_ids, *details.ids}
         lock_person(*people)
     # Rules are locked before the reports of their runs.
-    list(locked_rules().filter(baselines__result_id=read.result_id))
+    rules = list(locked_rules().filter(runs__report=read.report_id))
     report, correction = _lock(correction_id)
     _require(correction, C.IN_REVIEW)
     new, subject = correction.rerun, _corrected_details(correction)
@@ -339,6 +340,10 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
             raise CorrectionRefused(Obstacle.CHANGED)
         if waiting_erasure(report):
             raise CorrectionRefused(Obstacle.ERASED)
+        for rule in rules:
+            # Otherwise the next run asks about the owner of the wrong number again.
+            set_subject(rule, Subject(_correct_members(correction, rule.subject)))
+            rule.save()
         _set_subject(report, subject, new)
         if question:
             inputs = [entry["key"] for entry in new.definition.required_inputs]
@@ -493,20 +498,28 @@ def _next_revision(rows: QuerySet[CheckResult]) -> int:
 
 def _corrected_details(correction: Correction) -> KnownSubject | None:
     """Return the report's subject with the details that the re-run changed, if any."""
-    report, new = correction.report, correction.rerun
-    row = correction.reruns.filter(result=new).first() if new else None
-    if row is None or not row.fields or not new or not new.inputs or not report.subject:
+    report = correction.report
+    members = _correct_members(correction, report.subject or {})
+    if not members:
         return None
-    changed = set(row.fields)
-    if changed & NAMES:
-        # The parts of the old name are wrong as well.
-        changed |= NAMES
-    kept = {k: v for k, v in report.subject.items() if k not in changed}
-    members = kept | {k: v for k, v in new.inputs.items() if k in changed}
     row_id = report.monitoring_id or report.pk
     return Subject(members).in_workspace(
         report.workspace_id, report.environment, row_id
     )
+
+
+def _correct_members(correction: Correction, subject: dict[str, Any]) -> dict[str, Any]:
+    """Return this subject with the details that the re-run changed, or {} if none."""
+    new = correction.rerun
+    row = correction.reruns.filter(result=new).first() if new else None
+    if row is None or not row.fields or not new or not new.inputs or not subject:
+        return {}
+    changed = set(row.fields)
+    if changed & NAMES:
+        # The parts of the old name are wrong as well.
+        changed |= NAMES
+    kept = {k: v for k, v in subject.items() if k not in changed}
+    return kept | {k: v for k, v in new.inputs.items() if k in changed}
 
 
 def _set_subject(report: Report, corrected: KnownSubject, new: CheckResult) -> None:
