@@ -45,6 +45,11 @@ FROM (SELECT id, row_number() OVER () AS number FROM monitoring_rule) n
 WHERE n.id = r.id AND n.number %% (%s::int) = 0
 """
 DUE = "SELECT count(*) FROM monitoring_rule WHERE next_run_at <= now()"
+# A rule is not launched while its last run is under way.
+END_RUNS = """
+UPDATE reports_report SET status = 'READY', completed_at = now()
+WHERE completed_at IS NULL
+"""
 RUNS = "SELECT count(*), count(DISTINCT (rule_id, due_at)) FROM monitoring_run"
 WAKE = """
 INSERT INTO jobs_job (function, arguments)
@@ -104,6 +109,7 @@ def monitoring(
 def _launch_all(service: Service, clusters: int, every: int, warm: float) -> float:
     """Make rules due. Returns the seconds until all are launched, while checks run."""
     with service.connect() as db, ExitStack() as running:
+        db.execute(END_RUNS)
         running.enter_context(service.jobs())
         for number in range(1, clusters):
             name = f"bench-{number}"

@@ -3,9 +3,9 @@
 Rule, run, report, charge and the rule's next time are one transaction, so that a time
 runs once, even if processes die or several clusters launch at once.
 
-A job launches due runs in the order of their times, several in one transaction. A rule
-that cannot be launched, or whose workspace is suspended, is put off, so that the rules
-behind it do not wait.
+A job launches due runs in the order of their times, several in one transaction. A run
+that is due while the last one is under way is left out. A rule that cannot be launched,
+or whose workspace is suspended, is put off, so that the rules behind it do not wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from itertools import chain
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
-from django.db.models import Min, Q, QuerySet
+from django.db.models import F, Min, Q, QuerySet
 
 from monitoring.models import (
     Cadence,
@@ -323,7 +323,11 @@ def launch_rules(ids: Sequence[UUID], due_by: datetime | None = None) -> None:
     able, blocked = _partition(
         rules, lambda rule: not find_run_obstacle(rule, definitions)
     )
-    paid, unpaid = _partition(able, _can_pay(able, accounts, definitions))
+    free, busy = _partition(able, _is_free(able))
+    paid, unpaid = _partition(free, _can_pay(free, accounts, definitions))
+    for rule in busy:
+        rule.next_run_at, rule.put_off_until = _next_run_after(rule, at), None
+    Rule.objects.bulk_update(busy, ["next_run_at", "put_off_until"])
     pause(blocked, PauseReason.CHECK_INACTIVE)
     pause(unpaid, PauseReason.INSUFFICIENT_BALANCE)
     if paid:
@@ -363,6 +367,20 @@ def _partition(
     for rule in rules:
         (passed if test(rule) else failed).append(rule)
     return passed, failed
+
+
+def _is_free(rules: Iterable[Rule]) -> Callable[[Rule], bool]:
+    """Return a test for one of these rules: has the report of its last run ended?
+
+    A referee may answer weeks later, and gets one question at a time.
+    """
+    last = Run.objects.filter(
+        rule__in=[rule.pk for rule in rules],
+        number=F("rule__runs_made"),
+        report__completed_at=None,
+    )
+    busy = set(last.values_list("rule_id", flat=True))
+    return lambda rule: rule.pk not in busy
 
 
 def _can_pay(

@@ -14,6 +14,7 @@ from tests.world.orders import movements
 from tests.world.rules import (
     CHANGING,
     create_rule,
+    end_runs,
     move_rules_back,
     raise_alert,
     run_rules,
@@ -52,6 +53,7 @@ def test_rule_page_shows_runs_reports_alerts_and_changes(
     for _ in range(5):
         move_rules_back(DAY)
         launch_due_runs()
+        end_runs()
 
     with django_assert_max_num_queries(12):
         html = read_page(staff, change_url(watched))

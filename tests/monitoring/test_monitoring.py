@@ -54,6 +54,7 @@ def test_creation_takes_at_most_15_statements(api: Api, django_assert_max_num_qu
 
 def test_rule_runs_once_after_downtime(api: Api):
     made = create_rule(api)
+    run_rules(api)
     move_rules_back(timedelta(days=3, hours=5))
     run_rules(api)
     run_rules(api)

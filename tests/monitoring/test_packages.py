@@ -7,7 +7,7 @@ import pytest
 from monitoring.models import PauseReason, Rule
 from tests.world.clients import Api, error_codes
 from tests.world.packages import LOAN, create_package, prices
-from tests.world.rules import launch_runs, rule_request, top_up_account
+from tests.world.rules import end_runs, launch_runs, rule_request, top_up_account
 from verification.checks.models import CheckPackage
 from verification.reports.models import Report
 
@@ -27,6 +27,7 @@ def create(api: Api, **members) -> dict:
 
 
 def run_prices(api: Api) -> list[Decimal]:
+    end_runs()
     (run,) = launch_runs()
     return prices(api, str(run.report_id))
 
@@ -102,6 +103,7 @@ def test_rules_of_two_workspaces_have_their_own_packages(api: Api, another_api: 
     for client, price in ((api, "100.00"), (another_api, "50.00")):
         create_package("ours", workspace=client.workspace, price=price)
         create(client, name="ours")
+    end_runs()
 
     totals = {
         run.report.workspace_id: sum(r.price for r in run.report.results.all())
@@ -117,6 +119,7 @@ def test_balance_covers_a_run_at_the_price_of_its_package(live_api: Api):
     create(live_api)
 
     assert sum(run_prices(live_api)) == 40
+    end_runs()
     assert launch_runs() == []
     assert Rule.objects.get().pause_reason == PauseReason.INSUFFICIENT_BALANCE
     top_up_account(live_api, 39)

@@ -15,6 +15,7 @@ from tests.world.orders import movements
 from tests.world.rules import (
     DAY,
     create_rule,
+    end_runs,
     launch_runs,
     move_rules_back,
     rule_status,
@@ -33,6 +34,7 @@ def test_first_run_starts_at_once_and_the_second_a_cadence_later(api: Api):
     (first,) = Run.objects.all()
     assert (first.number, first.report.monitoring_id) == (1, first.rule_id)
     assert launch_runs(timedelta(days=6, hours=23)) == []
+    end_runs()
     (second,) = launch_runs(timedelta(hours=1))
     assert second.number == 2
     assert str(second.rule_id) == made["id"]
@@ -84,9 +86,22 @@ def test_run_never_reuses_an_earlier_result(api: Api):
 def test_run_is_billed_at_the_price_of_its_time(api: Api):
     create_rule(api)
     CheckDefinition.objects.filter(name="IDENTITY").update(price=75)
+    end_runs()
     launch_runs()
 
     assert movements(api) == [("CHARGE", -50, 1), ("CHARGE", -75, 1)]
+
+
+def test_run_that_is_due_while_the_last_is_under_way_is_left_out(api: Api):
+    made = Rule.objects.get(pk=create_rule(api)["id"])
+
+    assert launch_runs() == []
+
+    made.refresh_from_db()
+    assert made.next_run_at == made.starts_at + 2 * DAY
+    assert movements(api) == [("CHARGE", -50, 1)]
+    end_runs()
+    assert [run.number for run in launch_runs()] == [2]
 
 
 def test_three_missed_times_lead_to_one_run(api: Api):
@@ -120,6 +135,7 @@ def test_rule_moved_back_by_a_cadence_runs(api: Api):
         Rule.objects.update(
             starts_at=F("starts_at") - DAY, next_run_at=F("next_run_at") - DAY
         )
+        end_runs()
         # The first time is the time of the baseline.
         launch_due_runs()
         launch_due_runs()

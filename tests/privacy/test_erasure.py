@@ -34,6 +34,7 @@ from tests.world.payments import candidate_item, end_checkout, open_page, paymen
 from tests.world.rules import (
     CHANGING,
     create_rule,
+    end_runs,
     launch_runs,
     raise_alert,
     run_rules,
@@ -895,6 +896,7 @@ def test_erasure_of_a_person_without_a_number_leaves_namesakes(
 def test_erasure_reaches_all_runs_about_a_person_with_a_name_alone(api: Api, old: bool):
     by_name = employment_item(**NO_NUMBER)
     create_rule(api, "EMPLOYER_VERIFICATION", subject=by_name["subject"])
+    end_runs()
     launch_runs()
     if old:
         share_one_id()

@@ -21,6 +21,9 @@ POSTPONE = """
 UPDATE webhooks_delivery SET next_attempt_at = now() + interval '1 day'
 WHERE event_id = %s
 """
+UNDER_WAY = """
+SELECT count(*) FROM reports_report WHERE monitoring_id = %s AND completed_at IS NULL
+"""
 DONE = """
 SELECT
     (SELECT count(*) FROM notifications_notification n
@@ -85,6 +88,7 @@ def test_killed_skips_do_nothing_and_are_repeated_once(service, unlimited_client
         def count(sql, *values):
             return connection.execute(sql, values).fetchone()[0]
 
+        until(lambda: count(UNDER_WAY, ids["rule"]) == 0)
         before = [client.get(f"/sandbox/{path}/next").json() for path in paths]
         assert done() == (0, 1, 1, 1, 1)
         with ThreadPoolExecutor() as pool:

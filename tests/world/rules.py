@@ -124,6 +124,12 @@ def launch_runs(passed: timedelta = DAY) -> list[Run]:
     return list(Run.objects.exclude(pk__in=before).order_by("created_at", "id"))
 
 
+def end_runs() -> None:
+    """End the reports of all runs; their checks stay as they are."""
+    under_way = Report.objects.filter(monitoring_run__isnull=False, completed_at=None)
+    under_way.update(status="READY", completed_at=now())
+
+
 def top_up_account(api: Api, amount: int) -> None:
     ledger.top_up(api.workspace, api.environment, Decimal(amount), actor="t", note="")
 

@@ -199,6 +199,7 @@ def _find_run(rule: Rule) -> Found:
 
 
 def _launch_run(rule: Rule, row_id: UUID) -> str | None:
+    runs_made = rule.runs_made
     launch_rules([row_id], rule.launch_at)
     rule.refresh_from_db()
     if rule.pause_reason:
@@ -206,6 +207,8 @@ def _launch_run(rule: Rule, row_id: UUID) -> str | None:
         return f"The rule was paused and did not run. {reason}."
     if rule.put_off_until:
         raise NothingDue("The workspace is suspended, so its rules do not run.")
+    if rule.runs_made == runs_made:
+        raise NothingDue("A run of the rule is under way.")
     return None
 
 
