@@ -147,11 +147,15 @@ def test_record_maps_to_a_finding(companies_house, subject, record, flags, score
 
 def test_company_found_by_name_only_has_no_score(companies_house):
     companies_house.others = {"SC000001": "ACACIA HARDWARE LIMITED"}
+    # It may be another company, so its state says nothing of the subject.
+    for status in ("active", "dissolved"):
+        companies_house.profile = {"company_status": status}
 
-    answer = finding_of(companies_house, **BY_NAME)
+        answer = finding_of(companies_house, **BY_NAME)
 
-    assert answer.details["registeredName"] == "ACACIA TEA LIMITED"
-    assert (answer.score, answer.flags) == (None, [])
+        assert answer.details["registeredName"] == "ACACIA TEA LIMITED"
+        assert answer.details["companyStatus"] == status.upper()
+        assert (answer.score, answer.flags) == (None, [])
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,31 @@ def test_source_of_one_country_refuses_numbers_of_others_without_a_call(
     assert connections == []
 
 
+@pytest.mark.parametrize(
+    ("source", "check"),
+    [
+        ("smile_id", "IDENTITY"),
+        ("smile_id", "KRA_PIN"),
+        ("smile_id_v3", "IDENTITY"),
+        ("prembly", "IDENTITY"),
+        ("kra", "KRA_PIN"),
+        ("metropol", "CRB_SCORE"),
+    ],
+)
+def test_source_refuses_the_number_of_a_passport_without_a_call(
+    every_source, connections, source, check
+):
+    contact = {"firstName": "Ada", "lastName": "Obi", "email": "ada@obi.test"}
+    asked = inquiry(check, fullName="Ada Obi", idNumber="A1234567", **contact)
+    asked = replace(asked, given=GIVEN)
+
+    with pytest.raises(Refused, match="national ID cards") as error:
+        registry.provider_named(source).ask(asked)
+
+    assert error.value.code == "SOURCE_REFUSED"
+    assert connections == []
+
+
 @pytest.mark.parametrize("source", sorted(checks_by_source()))
 def test_source_refuses_other_checks_without_a_call(every_source, connections, source):
     adapter = registry.provider_named(source)

@@ -52,6 +52,22 @@ def test_another_name_is_flagged(gleif: FakeGleif):
     assert (codes(answer), answer.score) == (["NAME_MISMATCH"], 55)
 
 
+@pytest.mark.parametrize(
+    ("stated", "legal", "flags"),
+    [
+        ("Acacia Tea", "Общество «Акация»", ["NAME_NOT_COMPARED"]),
+        ("Акация", "Акация", []),
+        ("Акация", "Зерно", ["NAME_MISMATCH"]),
+        ("365", "365 GmbH", []),
+        ("365", "Baraka GmbH", ["NAME_MISMATCH"]),
+    ],
+)
+def test_name_in_another_alphabet_is_not_compared(gleif, stated, legal, flags):
+    gleif.add(ACACIA, legalName={"name": legal})
+
+    assert codes(finding_of(gleif, **{**BY_LEI, "fullName": stated})) == flags
+
+
 # Status of the LEI and of the company -> our status, flags and score.
 @pytest.mark.parametrize(
     ("of_lei", "word", "status", "flags", "score"),
@@ -148,6 +164,22 @@ def test_number_decides_between_equal_names(gleif: FakeGleif):
     answer = finding_of(gleif, **{**TEA, "registrationNumber": "C.777"})
 
     assert (answer.score, answer.provider_reference) == (5, BARAKA)
+
+
+def test_number_of_another_company_is_undecided(gleif: FakeGleif):
+    """A country may have several registers that number alike, as Germany's courts."""
+    subject = {**TEA, "registrationNumber": "C.12345", "fullName": "Baraka Traders"}
+
+    answer = finding_of(gleif, **subject)
+
+    assert (answer.score, answer.flags) == (None, [])
+    assert answer.details["registeredName"] is None
+
+
+def test_name_decides_between_equal_numbers(gleif: FakeGleif):
+    gleif.add(BARAKA, legalName={"name": "BARAKA TRADERS"}, registeredAs="C.12345")
+
+    assert finding_of(gleif, **BY_NUMBER).provider_reference == ACACIA
 
 
 def test_company_of_another_country_is_no_match(gleif: FakeGleif):

@@ -87,6 +87,18 @@ def test_owners_name_is_no_mismatch_of_a_business(kra, name, match, flags, score
     assert ("owner" in answer.summary) == (match is None)
 
 
+@pytest.mark.parametrize("word", ["Resident Individual", None])
+def test_first_letter_tells_the_kind_of_taxpayer_if_kra_does_not(kra: FakeKra, word):
+    data = {**PINDATA, "Name": JOHN["fullName"], "TypeOfTaxpayer": word}
+    kra.says = (200, {"ResponseCode": "23000", "Status": "OK", "PINDATA": data})
+    business = {**ACACIA, "fullName": "Maonga Hardware", "kraPin": JOHN["kraPin"]}
+
+    answer = finding_of(kra, **business)
+
+    assert answer.details["taxpayerType"] == "INDIVIDUAL"
+    assert codes(answer) == ["NAME_NOT_COMPARED"]
+
+
 @pytest.mark.parametrize("word", [None, "Asleep"])
 def test_pin_without_a_known_status_has_no_score(kra: FakeKra, word, caplog):
     data = {**PINDATA, "Name": JOHN["fullName"], "StatusOfPIN": word}

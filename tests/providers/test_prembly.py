@@ -69,6 +69,10 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
                 "31/01/1990",
                 "31 January 1990",
                 "31/01/1990 12:00:00 AM",
+                "1990-01-31T00:00:00",
+                "1990-01-31T00:00:00Z",
+                # Midnight in Kenya, as UTC.
+                "1990-01-30T21:00:00.000Z",
             )
         ),
         # A nil date is no birthday.
@@ -215,18 +219,22 @@ def test_company_has_all_details_of_the_answer(prembly: FakePrembly):
 
 
 @pytest.mark.parametrize(
-    ("number", "kind"),
+    ("number", "sent", "kind"),
     [
-        ("PVT/2016/028721", "CR12"),
-        ("CPR/2015/652153", "CR12"),
-        ("bn-2QQQQQZV", "CR13"),
-        ("LLP-AB12CDE", "LLP"),
+        ("PVT/2016/028721", "PVT/2016/028721", "CR12"),
+        ("CPR/2015/652153", "CPR/2015/652153", "CR12"),
+        ("C. 12345", "C.12345", "CR12"),
+        ("bn-2QQQQQZV", "BN-2QQQQQZV", "CR13"),
+        ("BN AQQQQQZV", "BN-AQQQQQZV", "CR13"),
+        ("pvt ab12cde", "PVT-AB12CDE", "CR12"),
+        ("PVTAB12CDE", "PVT-AB12CDE", "CR12"),
+        ("LLP - AB12CDE", "LLP-AB12CDE", "LLP"),
     ],
 )
-def test_number_decides_the_extract(prembly, number, kind):
+def test_number_is_sent_as_the_register_writes_it(prembly, number, sent, kind):
     finding_of(prembly, "BUSINESS_VERIFICATION", registrationNumber=number)
 
-    assert prembly.asked() == {"company_id": number.upper(), "check_type": kind}
+    assert prembly.asked() == {"company_id": sent, "check_type": kind}
 
 
 @pytest.mark.parametrize("check", SUBJECTS)

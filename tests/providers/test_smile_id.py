@@ -113,6 +113,10 @@ def test_matching_person_is_clear(smile_id: FakeSmileId):
         ),
         ({}, {"FullName": "Not Available"}, ["NAME_NOT_COMPARED"], None),
         ({}, {"FullName": None}, ["NAME_NOT_COMPARED"], None),
+        # One word of the name, or the name in other letters, is no other name.
+        ({}, {"FullName": "KAMAU"}, ["NAME_NOT_COMPARED"], None),
+        ({}, {"FullName": "OUMA"}, ["NAME_MISMATCH"], 55),
+        ({}, {"FullName": "جين كاماو"}, ["NAME_NOT_COMPARED"], None),
         ({}, {"Gender": "Other", "FullData": "Not Available"}, [], 5),
     ],
 )

@@ -290,19 +290,21 @@ def company_finding(
     `by_name` means that the record has the stated name and another number.
     """
     record = company or Company()
+    # The state of what may be another company says nothing of this one.
+    status = None if by_name else record.status
     match = name_match(subject, record.name)
     flags = name_flags(subject, match)
     if company is None and _is_cooperative(subject):
         return undecided_company_finding(subject, OTHER_REGISTER, source, **evidence)
     if company is None:
         flags = {"COMPANY_NOT_FOUND": "The business register has no such number."}
-    elif record.status == DISSOLVED:
+    elif status == DISSOLVED:
         message = "The business register records the company as dissolved."
         flags["COMPANY_DISSOLVED"] = message
-    elif record.status in NOT_ACTIVE:
+    elif status in NOT_ACTIVE:
         message = "The business register does not say that the company is active."
         flags["COMPANY_DISSOLVED"] = message
-    is_told = record.status in {ACTIVE, DISSOLVED, *NOT_ACTIVE}
+    is_told = status in {ACTIVE, DISSOLVED, *NOT_ACTIVE}
     known = is_compared(subject, match) and is_told and not record.doubt
     clear = "The company is registered and active." if known else NOT_COMPARED
     clear = record.doubt or (clear if is_told else NO_STATE)
@@ -313,7 +315,7 @@ def company_finding(
         summary=worst_message(flags, clear),
         flags=flags,
         details=_company_details(subject, record, likeness_of(match)),
-        known=company is None or (known and not by_name),
+        known=company is None or known,
         match=match,
         **evidence,
     )
@@ -430,9 +432,24 @@ def stated_name(subject: Subject) -> str | None:
 
 
 def name_match(subject: Subject, given: str | None) -> Comparison | None:
-    """Compare the stated name with the source's; return None if either is missing."""
+    """Compare the stated name with the source's; return None if that is impossible.
+
+    One of them is missing or in another alphabet, or the source gives one word alone of
+    a person's name.
+    """
+    stated = stated_name(subject)
     compare = compare_companies if is_company(subject) else compare_people
-    return compare(stated_name(subject), given)
+    match = compare(stated, given)
+    if not stated or not given or likeness_of(match) != "NO_MATCH":
+        return match
+    ours, theirs = words_of(stated), words_of(given)
+    alphabets = [
+        {sign.isascii() for sign in "".join(words) if sign.isalpha()}
+        for words in (ours, theirs)
+    ]
+    is_part = not is_company(subject) and len(theirs) == 1 and {*theirs} < {*ours}
+    is_foreign = all(alphabets) and alphabets[0].isdisjoint(alphabets[1])
+    return None if is_part or is_foreign else match
 
 
 def likeness_of(match: Comparison | None) -> Likeness | None:

@@ -71,7 +71,14 @@ class Gleif(Provider):
         # The register compares numbers letter by letter, so it gets ours unchanged.
         stated = str(subject["registrationNumber"]).strip()
         records, reply = self._search("entity.registeredAs", stated, subject)
-        same = [record for record in records if _has_number(record, number)]
+        name = findings.stated_name(subject)
+        same = [
+            record
+            for record in records
+            # A country's other registers may give the number to other companies.
+            if _has_number(record, number)
+            and companies_alike(name, _name(record)) != "NO_MATCH"
+        ]
         if len(same) == 1:
             return self._found(subject, same[0], reply)
         if same:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta, timezone
 from hashlib import sha256
 from typing import Any, ClassVar, Self
 
@@ -52,6 +52,7 @@ from verification.providers.base import (
     covers_subject,
     http_cause,
 )
+from verification.values.identifiers import shape_of
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,10 @@ UNAVAILABLE, REFUSED = "SOURCE_UNAVAILABLE", "SOURCE_REFUSED"
 # Statuses 4xx after which another try may succeed.
 RETRYABLE_STATUSES = {408, 425, 429}
 CODE = re.compile(r"[a-z_]{1,40}")
+# Kenya's present offset, also for days on which another one was in force
+EAST_AFRICA = timezone(timedelta(hours=3))
+# Numbers of Kenya's business register that begin with letters and a hyphen
+HYPHENATED = re.compile(r"(PVT|BN|LLP|PLC|CLG)(?=[A-Z0-9]{7,8}$)")
 
 
 class RequestRejected(Refused):
@@ -396,6 +401,11 @@ def clean_text(value: Any, absent: Collection[str] = ()) -> str | None:
 
 
 def _iso_date(text: str, formats: Collection[str]) -> str | None:
+    with suppress(ValueError, OverflowError):
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo:
+            # Midnight in Kenya, or west of it, may be written as the evening before.
+            return moment.astimezone(EAST_AFRICA).date().isoformat()
     with suppress(ValueError):
         return date.fromisoformat(text[:10]).isoformat()
     day = re.sub(r" \d\d?:\d\d.*", "", text)
@@ -417,6 +427,23 @@ def join_words(*words: str | None) -> str | None:
 def upper_number(value: Any) -> str:
     """Return the number in capitals and without spaces, as most sources expect it."""
     return re.sub(r"\s", "", str(value or "")).upper()
+
+
+def national_id(subject: Subject, source: str) -> str:
+    """Return the number of the subject's Kenyan ID card, or "" if there is none.
+
+    Raises Refused for another number: the source would not find that of a passport,
+    which orders of version 1.0.0 may have.
+    """
+    number, shape = upper_number(subject.get("idNumber")), shape_of("idNumber", "KE")
+    if number and shape and not shape.fits(number):
+        raise refused_error(source, "looks up the numbers of national ID cards alone")
+    return number
+
+
+def company_number(value: Any) -> str:
+    """Return a number as Kenya's business register writes it: PVT-AB12CDE."""
+    return HYPHENATED.sub(r"\1-", upper_number(value))
 
 
 def plain_number(value: Any) -> str:

@@ -20,6 +20,7 @@ from verification.providers.findings import (
     is_company,
     pin_finding,
     pin_status,
+    taxpayer_kind,
 )
 from verification.providers.http_api import (
     Api,
@@ -27,6 +28,7 @@ from verification.providers.http_api import (
     Reply,
     RequestRejected,
     TokenCache,
+    national_id,
     refused_error,
     require_covered_country,
     unavailable_error,
@@ -93,7 +95,7 @@ class Kra(Provider):
             return _finding(subject, [self._by_pin(pin)])
         if is_company(subject) or not subject.get("idNumber"):
             raise refused_error(SOURCE, "needs a PIN, or a person's ID number")
-        found = self._by_id(subject["idNumber"])
+        found = self._by_id(national_id(subject, SOURCE))
         pin = str(found.data.get("KRAPIN") or "")
         if found.verdict == "NOT_FOUND" or not pin or "*" in pin:
             return _finding(subject, [found])
@@ -109,7 +111,7 @@ class Kra(Provider):
         return answer
 
     def _by_id(self, number: str) -> _Answer:
-        query = {"TaxpayerType": "KE", "TaxpayerID": number.strip()}
+        query = {"TaxpayerType": "KE", "TaxpayerID": number}
         answer = self._look_up(BY_ID, query)
         data = Record(
             KRAPIN=answer.data.get("TaxpayerPIN"),
@@ -193,10 +195,12 @@ def _finding(subject: Subject, answers: list[_Answer]) -> Finding:
     # KRA may mask the PIN or the name in one answer and not in the other.
     latest_first = [answer.data for answer in answers[::-1]]
     pins = [each.get("KRAPIN") for each in latest_first]
+    pin = _clearest([*pins, subject.get("kraPin")])
     taxpayer = Taxpayer(
-        pin=_clearest([*pins, subject.get("kraPin")]),
+        pin=pin,
         name=_clearest([each.get("Name") for each in latest_first]),
-        kind=TYPES.get(_plain(data.get("TypeOfTaxpayer"))),
+        kind=TYPES.get(_plain(data.get("TypeOfTaxpayer")))
+        or (taxpayer_kind(pin) if data else None),
         status=pin_status(SOURCE, Record(data).code("StatusOfPIN")),
     )
     bodies = b"".join(answer.reply.body for answer in answers)

@@ -39,6 +39,7 @@ from verification.providers.http_api import (
     clean_text,
     is_same_number,
     join_words,
+    national_id,
     refused_error,
     require_covered_country,
     unavailable_error,
@@ -186,8 +187,12 @@ class Metropol(Provider):
         require_covered_country(self, inquiry.subject, SOURCE)
         report = REPORTS.get(inquiry.check)
         is_person = report is None or report.identity == PERSON
-        key = "idNumber" if is_person else "registrationNumber"
-        number = upper_number(inquiry.subject.get(key))
+        subject = inquiry.subject
+        number = (
+            national_id(subject, SOURCE)
+            if is_person
+            else upper_number(subject.get("registrationNumber"))
+        )
         if report is None or not number:
             raise refused_error(SOURCE, "cannot be asked this")
         body = _body(report, number, inquiry)

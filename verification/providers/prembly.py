@@ -20,8 +20,10 @@ from verification.providers.http_api import (
     Record,
     Reply,
     RequestRejected,
+    company_number,
     is_same_number,
     join_words,
+    national_id,
     refused_error,
     require_covered_country,
     unavailable_error,
@@ -120,11 +122,11 @@ class Prembly(Provider):
 def _query(inquiry: Inquiry) -> tuple[str, dict[str, str]]:
     subject, check = inquiry.subject, inquiry.check
     if check == "IDENTITY" and subject.get("idNumber"):
-        return ID_PATH, {"number": upper_number(subject["idNumber"])}
+        return ID_PATH, {"number": national_id(subject, SOURCE)}
     if check == "KRA_PIN" and subject.get("kraPin"):
         return PIN_PATH, {"number": upper_number(subject["kraPin"])}
     if check == "BUSINESS_VERIFICATION" and subject.get("registrationNumber"):
-        number = upper_number(subject["registrationNumber"])
+        number = company_number(subject["registrationNumber"])
         kind = re.match(r"[A-Z]*", number)
         extract = KINDS.get(kind[0] if kind else "", "CR12")
         return COMPANY_PATH, {"company_id": number, "check_type": extract}

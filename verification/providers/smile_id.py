@@ -35,8 +35,10 @@ from verification.providers.http_api import (
     Record,
     Reply,
     RequestRejected,
+    company_number,
     is_same_number,
     is_signature,
+    national_id,
     printable_code,
     refused_error,
     require_covered_country,
@@ -278,6 +280,10 @@ def _query(inquiry: Inquiry) -> tuple[str, dict[str, str]]:
         if check != inquiry.check or not subject.get(key):
             continue
         number = upper_number(subject[key])
+        if key == "idNumber":
+            number = national_id(subject, SOURCE)
+        if path == BUSINESS_PATH:
+            number = company_number(number)
         query = {"country": "KE", "id_type": kind, "id_number": number}
         if path == BUSINESS_PATH and subject.get("postalAddress"):
             # Kenya's register gives the whole extract only for a known address.

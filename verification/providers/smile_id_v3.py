@@ -56,10 +56,10 @@ from verification.providers.http_api import (
     is_same_number,
     is_signature,
     join_words,
+    national_id,
     refused_error,
     require_covered_country,
     unavailable_error,
-    upper_number,
 )
 from verification.providers.smile_id import Answer, signature, timestamp
 from verification.values.clock import now
@@ -196,7 +196,7 @@ class SmileIdV3(Provider):
             "country": "KE",
             # No check needs a photo, and keeping one would be a burden.
             "id_type": "NATIONAL_ID_NO_PHOTO",
-            "id_number": upper_number(subject.get("idNumber")),
+            "id_number": national_id(subject, SOURCE),
             "callback_url": self._callback_url,
             "user_details": {
                 "given_names": " ".join(filter(None, names)),
