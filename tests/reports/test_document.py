@@ -1,5 +1,6 @@
 import io
 import re
+from datetime import UTC, datetime
 
 import pytest
 from django.utils.timezone import now
@@ -17,8 +18,12 @@ from tests.world.clients import (
 from tests.world.orders import REFUSED, create_report_with_status
 from tests.world.packages import by_package, create_package
 from verification.checks.finding_words import failure_text, humanise_name
+from verification.checks.models import CheckResult
+from verification.console.finding_cards import result_context
 from verification.console.reports import ERASED, HAPPENED
 from verification.documents.report import _check, report_pdf
+from verification.hosted.subject_data import report_view
+from verification.privacy.access import SubjectReport
 from verification.reports.models import Report, ReportStatus, RiskLevel
 from verification.reports.status import record_note
 
@@ -163,6 +168,24 @@ def test_document_says_of_no_unmade_check_that_its_source_answered(api: Api):
     assert re.search(r"Ended \d", text)
     made = create_report_with_status(api, "FAILED")
     assert "answered" not in " ".join(page_texts(api, made))
+
+
+def test_reused_result_has_the_day_of_its_answer(api: Api):
+    item = {**person(), "checksRequested": ["IDENTITY"]}
+    api.create(item)
+    api.work()
+    origin = CheckResult.objects.get()
+    origin.finding["evidence"]["retrievedAt"] = "2026-10-20T09:00:00Z"
+    origin.save()
+    report = Report.objects.get(pk=api.create(item)["id"])
+    api.work()
+    result = report.results.get()
+    assert result.reused
+
+    assert "20 Oct 2026" in _check(result, report)["at"]
+    assert result_context(result, report)["at"] == datetime(2026, 10, 20, 9, tzinfo=UTC)
+    (check,) = report_view(SubjectReport(report, [result]))["checks"]
+    assert "20 October 2026" in dict(check["facts"])["Found on"]
 
 
 def test_document_has_words_for_each_note_of_the_timeline(api: Api):

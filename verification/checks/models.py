@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -299,6 +300,13 @@ class CheckResult(DatedRow):
     @property
     def reused(self) -> bool:
         return self.reused_from_id is not None
+
+    @property
+    def answered_at(self) -> datetime | None:
+        """When the source answered, for a reused result long before its completion."""
+        evidence = (self.finding or {}).get("evidence") or {}
+        at = evidence.get("retrievedAt")
+        return datetime.fromisoformat(at) if at else self.completed_at
 
     def outdated_details(self, subject: dict[str, Any] | None) -> list[str]:
         """Return the names of details that the check asked with and that differ now.

@@ -144,7 +144,7 @@ def result_context(result: CheckResult, report: Report | None = None) -> dict[st
         "reused": result.reused,
         "seconds": round((result.duration_ms or 0) / 1000, 1),
         "outdated": ", ".join(map(label_of, outdated)),
-        "at": result.completed_at,
+        "at": result.answered_at,
         "wait": _wait_text(result, report),
     }
 

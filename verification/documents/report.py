@@ -138,7 +138,7 @@ def _check(result: CheckResult, report: Report) -> dict[str, Any]:
             if (text := _lines_of(value, name))
         ],
         "source": finding["evidence"]["provider"] if finding else "",
-        "at": _time(result.completed_at) if is_done else "",
+        "at": _time(result.answered_at) if is_done else "",
         "reused": bool(finding) and result.reused,
         "outdated": ", ".join(names),
     }

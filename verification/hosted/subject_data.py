@@ -553,8 +553,8 @@ def _check_facts(result: CheckResult, one: SubjectReport) -> Iterator[tuple[str,
     if result.status != ResultStatus.COMPLETED:
         return
     yield _("Source"), _source_text(result, one)
-    if result.completed_at:
-        yield _("Found on"), format_nairobi(result.completed_at, MOMENT)
+    if found_at := result.answered_at:
+        yield _("Found on"), format_nairobi(found_at, MOMENT)
     if names := result.outdated_details(one.report.subject):
         yield _("Asked before a correction of"), ", ".join(map(label_of, names))
     yield _("Score"), _score_text(result.score)
