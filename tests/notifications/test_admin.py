@@ -20,11 +20,12 @@ from verification.decisions.models import AdverseNotice
 from verification.decisions.notices import record_outcomes
 from verification.notifications.admin import mask_recipient
 from verification.notifications.delivery import send_due_notifications
-from verification.notifications.models import Block, Channel, Notification
+from verification.notifications.models import Block, Channel, Kind, Notification
 from verification.notifications.outbox import cancel
 from verification.notifications.recipients import block
 from verification.payments.models import Payment
 from verification.values.clock import now
+from verification.values.local_time import utc_text
 from workspaces.models import Client as WorkspaceClient
 
 pytestmark = pytest.mark.django_db
@@ -164,6 +165,24 @@ def test_message_that_a_part_is_missing_is_sent_again_only_while_its_link_works(
     (told,) = send_again(admin_client, row)
 
     assert reason in told
+
+
+@pytest.mark.parametrize("kind", [Kind.INVITATION, Kind.STAFF_INVITATION])
+def test_invitation_is_sent_again_only_until_it_expires(
+    admin_client: Client, kind: Kind
+):
+    row = enqueue(email_message(kind=kind))
+    send_due_notifications()
+
+    row.context["expiresAt"] = utc_text(now() - timedelta(minutes=1))
+    row.save(update_fields=["context"])
+    (late,) = send_again(admin_client, row)
+    row.context["expiresAt"] = utc_text(now() + timedelta(minutes=1))
+    row.save(update_fields=["context"])
+    (told,) = send_again(admin_client, row)
+
+    assert "has expired" in late
+    assert told.endswith("is sent again.")
 
 
 def test_notice_of_a_decline_that_staff_send_again_is_served(

@@ -24,6 +24,7 @@ from verification.reports.hosted_links import (
     ResendTooSoon,
 )
 from verification.values.clock import now
+from verification.values.local_time import utc_text
 
 # The links in these messages, which say nothing without them
 LINKS: dict[str, HostedLinks[Any]] = {
@@ -100,8 +101,12 @@ def _send_again(message, by):
     if message.kind == Kind.ADVERSE_NOTICE:
         notices.send_message_again(message, by)
         return
-    if message.kind in LINKS and message.report_id and message.context:
+    context = message.context or {}
+    if message.kind in LINKS and message.report_id and context:
         _require_open_link(message)
+    is_invitation = message.kind in (Kind.INVITATION, Kind.STAFF_INVITATION)
+    if is_invitation and context and context["expiresAt"] <= utc_text(now()):
+        raise NotResendable("Its link has expired: invite them again instead.")
     outbox.send_again(message)
 
 
