@@ -26,7 +26,8 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.configuration.test_refusals_to_start import database_url
-from tests.world.members import create_user
+from tests.golive.applications import draft
+from tests.world.members import create_member, create_user
 from verification.accounts.models import Session
 from verification.backups import archive
 from verification.backups.archive import (
@@ -38,6 +39,7 @@ from verification.backups.archive import (
 )
 from verification.db import embedded, startup
 from verification.db.startup import DatabaseRefused, require_schema
+from workspaces.models import Workspace
 
 CONTENT = b"the content of a sealed document"
 # It notes how it was called, and does what it should.
@@ -117,6 +119,19 @@ def test_backup_has_no_sessions(
     for (key,) in Session.objects.values_list("session_key"):
         assert key not in found
     assert "accounts_session" not in read_backup(made).rows
+
+
+def test_backup_fails_when_the_folder_of_the_documents_is_not_mounted(
+    transactional_db: None, url: str, workspace: Workspace, tmp_path: Path
+):
+    draft(create_member(workspace, "OWNER"))
+    write_backup(tmp_path / "backups")
+    (tmp_path / "docs").rename(tmp_path / "elsewhere")
+
+    with pytest.raises(BackupError, match=r"none of the \d documents .* mounted"):
+        write_backup(tmp_path / "later")
+
+    assert not [*(tmp_path / "later").iterdir()]
 
 
 @pytest.mark.parametrize("is_recent", [True, False])

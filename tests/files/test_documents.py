@@ -18,7 +18,6 @@ from tests.fakes.buckets import bucket as bucket
 from tests.fakes.buckets import in_bucket as in_bucket
 from tests.files.samples import pdf, picture
 from tests.golive.applications import draft
-from tests.privacy.conftest import documents as documents
 from verification.files import scanner, storage
 from verification.files.inspection import Busy, Fault, Unacceptable, inspect
 from verification.files.storage import (
@@ -74,15 +73,15 @@ def test_swapped_file_cannot_be_read(owner):
 
 
 @pytest.mark.parametrize("length", [0, 5, 100])
-def test_file_that_a_power_loss_has_cut_is_missing(documents, length):
+def test_file_that_a_power_loss_has_cut_is_missing(tmp_path, length):
     found = document(store(pdf()))
-    os.truncate(documents / found.file, length)
+    os.truncate(tmp_path / "documents" / found.file, length)
 
     with pytest.raises(FileMissing):
         read_content(found)
 
 
-def test_stored_file_is_on_the_disk(documents, monkeypatch):
+def test_stored_file_is_on_the_disk(monkeypatch):
     synced: list[Path] = []
     monkeypatch.setattr(storage, "sync", lambda *paths: synced.extend(paths))
 

@@ -161,7 +161,14 @@ def write_backup(parent: Path) -> Path:
             rows = {t: n for t, n in _count_rows(db).items() if t not in LEFT_OUT}
             migrations = _newest_migrations(set(db.execute(MIGRATIONS).fetchall()))
             postgresql = _major_version(db)
+            named = _named_documents(db)
         copy_documents(storages["documents"], partial / "documents")
+        if named and not any((partial / "documents" / name).exists() for name in named):
+            raise BackupError(
+                f"The storage has none of the {len(named)} documents that the database "
+                "names. Is its folder mounted? If they are lost, copy them from the "
+                "newest backup that has them."
+            )
         manifest = Manifest(
             format=FORMAT,
             version=settings.VERSION,
@@ -401,6 +408,16 @@ def _count_rows(
         table: _value(db, f'SELECT count(*) FROM "{table}"')  # noqa: S608
         for (table,) in db.execute(tables).fetchall()
         if table not in unlogged
+    }
+
+
+def _named_documents(db: psycopg.Connection[Any]) -> set[str]:
+    """Return the names of files, whose keys are beside them in their rows."""
+    return {
+        name
+        for table, column in db.execute(COLUMNS).fetchall()
+        if column == "data_key"
+        for (name,) in db.execute(f'SELECT file FROM "{table}"')  # noqa: S608
     }
 
 
