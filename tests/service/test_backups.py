@@ -320,7 +320,9 @@ def left_by_drills(service: Service, parent: Path) -> list[str]:
     """Return the databases and folders of drills."""
     with service.connect() as db:
         named = "SELECT datname FROM pg_database WHERE datname LIKE %s"
-        databases = [name for (name,) in db.execute(named, ["%drill%"])]
+        # Other tests have drills on the same server.
+        own = [f"{db.info.dbname}%drill%"]
+        databases = [name for (name,) in db.execute(named, own)]
     return databases + [path.name for path in parent.glob("*drill*")]
 
 
