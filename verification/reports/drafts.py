@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 from itertools import repeat
 from typing import Any
 from uuid import UUID
@@ -101,7 +100,7 @@ def edit_draft(client: Client, report_id: UUID, body: Mapping[str, Any]) -> None
     else:
         if payment:
             _refund_remainder(payment)
-        payment = _replace_payment(report, order, total(priced.lines), at)
+        payment = _replace_payment(report, order, priced, at)
     if payment and (
         reason := amount_too_low_reason(
             order.payment_mode, payment.amount, client.environment
@@ -192,18 +191,18 @@ def as_item(report: Report) -> dict[str, Any]:
 
 
 def _replace_payment(
-    report: Report, order: Order, amount: Decimal, at: datetime
+    report: Report, order: Order, priced: PricedOrder, at: datetime
 ) -> Payment | None:
     """Replace the payment if the edit needs a new one, and return the new one."""
     old = getattr(report, "payment", None)
-    if old and not _needs_new_payment(report, old, order, amount):
+    if old and not _needs_new_payment(report, old, order, priced):
         return None
     if old:
         refund_parts(old.pk)
         close_checkouts(old.pk)
         cancel_requests(old)
         old.delete()
-    payment = build_payment(report, order, amount, at)
+    payment = build_payment(report, order, total(priced.lines), at)
     if payment:
         payment.save(force_insert=True)
     return payment
@@ -279,15 +278,18 @@ def _names_another_payer(report: Report, payment: Payment, order: Order) -> bool
 
 
 def _needs_new_payment(
-    report: Report, old: Payment, order: Order, amount: Decimal
+    report: Report, old: Payment, order: Order, priced: PricedOrder
 ) -> bool:
     # The old link may be with another payer, or at a wrong address.
     has_other_payer = _names_another_payer(report, old, order) or (
         order.payment_mode == PaymentMode.CANDIDATE
         and order.subject.members != report.subject
     )
+    # The payer may have begun to pay for the old subject.
+    has_other_subject = priced.subject.id != report.subject_id
     is_refunded = old.status in {PaymentStatus.PAID, PaymentStatus.REFUNDED}
-    return old.amount != amount or has_other_payer or is_refunded
+    is_new = has_other_payer or has_other_subject or is_refunded
+    return is_new or old.amount != total(priced.lines)
 
 
 def _replace_consent(
