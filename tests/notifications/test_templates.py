@@ -452,6 +452,13 @@ def test_sms_is_in_both_languages_by_default(kind: Kind, name: str, settings: An
         assert f"hadi {day} Dis." in text
 
 
+@pytest.mark.parametrize("language", [*Language.values, BILINGUAL])
+def test_receipt_of_a_correction_does_not_ask_for_an_answer(language: str):
+    text = by_sms(Kind.CORRECTION_RECEIPT, language)
+
+    assert not re.search("Answer by|Jibu hadi", text)
+
+
 def test_every_template_belongs_to_a_kind():
     names = {
         path.name for path in (settings.BASE_DIR / "templates/notifications").iterdir()
