@@ -20,6 +20,7 @@ from tests.world.employer import (
     referee_messages,
     result_of,
 )
+from tests.world.rules import create_rule, launch_runs
 from tests.world.threads import run_at_once
 from verification.api.events import EVENTS
 from verification.db.ids import first_id_at
@@ -177,6 +178,29 @@ def test_refusal_fails_the_check(paying_api: Api):
     assert Reference.objects.get().evidence["reason"] == "I left the company"
     assert "reference.submitted" not in event_names()
     assert ledger_totals() == {"CHARGE": -500, "REVERSAL": 500}
+
+
+def test_next_run_does_not_ask_a_referee_who_declined(paying_api: Api):
+    create_rule(
+        paying_api, "EMPLOYER_VERIFICATION", subject=employment_item()["subject"]
+    )
+    paying_api.work()
+    decline(Reference.objects.get().pk, 1, EVIDENCE, "")
+    paying_api.work()
+
+    (run,) = launch_runs()
+    paying_api.work()
+
+    (result,) = paying_api.report(str(run.report_id))["checkResults"]
+    assert result["failure"]["code"] == "REFEREE_DECLINED"
+    assert Reference.objects.count() == 1
+    paying_api.post(f"/reports/{run.report_id}/retry")
+    paying_api.work()
+    submit(Reference.objects.get(report=run.report_id).pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+    (run,) = launch_runs()
+    paying_api.work()
+    assert Reference.objects.get(report=run.report_id).status == "PENDING"
 
 
 def test_repeated_answers_are_stored_once(paying_api: Api):

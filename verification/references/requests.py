@@ -66,7 +66,8 @@ def run_reference_check(claimed: Claim) -> Outcome:
     """Ask the referee, or return the outcome of an earlier request to them."""
     if claimed.subject is None:
         return ERASED
-    reference = _reference_of(claimed) or _create_reference(claimed)
+    reference = _reference_of(claimed) or _declined_before(claimed)
+    reference = reference or _create_reference(claimed)
     if reference is None:
         return Cancelled()
     if reference.status == ReferenceStatus.PENDING and reference.expires_at <= now():
@@ -205,6 +206,19 @@ def _reference_of(claimed: Claim) -> Reference | None:
     return Reference.objects.filter(
         result_id=claimed.result_id, attempt=claimed.attempt
     ).first()
+
+
+def _declined_before(claimed: Claim) -> Reference | None:
+    """Return the last request of a rule if the referee declined it.
+
+    Its next runs do not ask again; the client may, by a retry.
+    """
+    rule_id = claimed.report.monitoring_id
+    if rule_id is None or claimed.attempt > 1 or claimed.is_rerun:
+        return None
+    asked = Reference.objects.filter(report__monitoring_run__rule=rule_id)
+    last = asked.order_by("pk").last()
+    return last if last and last.status == ReferenceStatus.DECLINED else None
 
 
 @transaction.atomic
