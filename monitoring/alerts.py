@@ -34,6 +34,7 @@ from verification.checks.finding_words import label_of, text_of
 from verification.checks.models import CheckResult, ResultStatus
 from verification.jobs.claims import sweep, together_or_alone
 from verification.jobs.queue import job
+from verification.providers.name_comparison import names_alike
 from verification.providers.screening import flags_of
 from verification.reports.models import RiskLevel, SubjectType
 from verification.values.clock import now
@@ -72,8 +73,8 @@ FLAG_FIELDS = {
 NAMELESS = "NAME_NOT_COMPARED"
 # Null or hidden in a result of unknown level, or in a nameless one, these fields were
 # left open.
-LEFT_OPEN = {*FLAG_FIELDS.values(), "dateOfBirthMatch"} - {"lifeStatus"}
-LEFT_OPEN |= {"fullName", "registeredName", "taxpayerName"}
+NAMES = {"fullName", "registeredName", "taxpayerName"}
+LEFT_OPEN = {*FLAG_FIELDS.values(), *NAMES, "dateOfBirthMatch"} - {"lifeStatus"}
 LEFT_OPEN |= {"companyType", "incorporatedOn", "registeredAddress"}
 LEFT_OPEN |= {"directors", "shareholders"}
 # How lists were searched, which says nothing about the subject.
@@ -328,7 +329,8 @@ def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
     """Return changes of risk level, flags and output fields with their severity.
 
     A field that only one snapshot has is left out: the definition changed, not the
-    subject. A new hit is worth what its flag is, which an earlier hit may have raised.
+    subject. So is a name of which a source hides letters, if the others fit. A new hit
+    is worth what its flag is, which an earlier hit may have raised.
     """
     changes = []
 
@@ -345,15 +347,22 @@ def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
     if had != has:
         severity = _flags_severity(had, has)
         add("flags", _flag_list(had), _flag_list(has), severity)
-    for name, after in new["details"].items():
-        if name in SEARCH_FIELDS or name not in old["details"]:
+    said, says = old["details"], new["details"]
+    skipped = {name for name in NAMES if _is_masked(said.get(name), says.get(name))}
+    skipped |= SEARCH_FIELDS | ({"nameMatch"} if skipped else set())
+    for name, after in says.items():
+        if name in skipped or name not in said:
             continue
-        before = old["details"][name]
+        before = said[name]
         if _unordered(before) != _unordered(after):
             is_hits = name == "hits"
             severity = _hits_severity(before, after, new) if is_hits else Severity.INFO
             add(f"{DETAILS}{name}", before, after, severity)
     return changes
+
+
+def _is_masked(before: str | None, after: str | None) -> bool:
+    return "*" in f"{before}{after}" and names_alike(before, after) != "NO_MATCH"
 
 
 def _level_severity(old: str, new: str) -> Severity:

@@ -177,6 +177,8 @@ DEAD_NAMELESS = "HIGH", {"NAME_NOT_COMPARED": "LOW", "DECEASED": "HIGH"}, HIDDEN
 UNNAMED = "LOW", {}, {"registeredName": "ACACIA TEA", "nameMatch": None}, []
 UNNAMED_OPEN = "UNKNOWN", *UNNAMED[1:]
 NOBODY = "HIGH", {"ID_NOT_FOUND": "HIGH"}, dict.fromkeys(HIDDEN), []
+MASKED = "LOW", {}, {"fullName": "J**e K***u", "nameMatch": "PARTIAL_MATCH"}, []
+OTHER_MASKED = "LOW", {}, {"fullName": "P**r O**a", "nameMatch": "PARTIAL_MATCH"}, []
 BORN = {"dateOfBirth": "1985-03-04", "dateOfBirthMatch": "NO_MATCH"}
 MISBORN = "MEDIUM", {"DOB_MISMATCH": "MEDIUM"}, BORN, []
 NO_BIRTH = "UNKNOWN", {}, dict.fromkeys(BORN), []
@@ -203,6 +205,8 @@ NO_BIRTH = "UNKNOWN", {}, dict.fromkeys(BORN), []
         ([NAMED, NAMELESS, MISNAMED], [("WARNING", "new flag NAME_MISMATCH")]),
         ([MISNAMED, DEAD_NAMELESS], [("CRITICAL", "to HIGH; new flag DECEASED.")]),
         ([MISNAMED, NOBODY], [("CRITICAL", "flag NAME_MISMATCH gone")]),
+        ([NAMED, MASKED, NAMED], []),
+        ([NAMED, OTHER_MASKED], [("INFO", "other values of fullName, nameMatch.")]),
         ([MISBORN, NO_BIRTH, MISBORN], []),
         ([UNNAMED, UNNAMED_OPEN], [("INFO", "level went from LOW to UNKNOWN.")]),
     ],

@@ -75,6 +75,9 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
                 "1990-01-30T21:00:00.000Z",
             )
         ),
+        # So may be the day on which computers begin to count.
+        ({"dateOfBirth": "1985-05-12"}, {"date_of_birth": "1970-01-01"}, [], None),
+        ({"dateOfBirth": "1970-01-01"}, {"date_of_birth": "1970-01-01"}, [], 5),
         # A nil date is no birthday.
         *(
             (

@@ -78,7 +78,7 @@ NO_STATE = "The company is registered; whether it is active is not known."
 OTHER_REGISTER = "Co-operatives are not in the business register."
 # Texts and dates that registers write in place of a date of death or birth.
 NIL = {"", "n/a", "na", "none", "null", "nil", "not available"}
-LAST_NIL_DAY = "1901-01-01"
+LAST_NIL_DAY, EPOCH = "1901-01-01", "1970-01-01"
 GENDERS = {"f": "FEMALE", "female": "FEMALE", "m": "MALE", "male": "MALE"}
 ACTIVE, DISSOLVED = "ACTIVE", "DISSOLVED"
 # Business registers' words for a company that exists, for one that has ended, and for
@@ -192,27 +192,28 @@ def identity_finding(
 def _same_birth(stated: str, told: str) -> Likeness | None:
     """Compare dates of birth; return None if they may be one date in another form.
 
-    Registers write 1 January for people who know their year alone. Day and month are
-    easily swapped.
+    Registers write 1 January for people who know their year alone, and EPOCH in place
+    of no date. Day and month are easily swapped.
     """
     if stated == told:
         return "MATCH"
     ours, theirs = stated.split("-"), told.split("-")
     is_unsure = ["01", "01"] in (ours[1:], theirs[1:]) or ours[:0:-1] == theirs[1:]
-    return None if is_unsure and ours[0] == theirs[0] else "NO_MATCH"
+    is_unsure = is_unsure and ours[0] == theirs[0]
+    return None if is_unsure or told == EPOCH else "NO_MATCH"
 
 
 def is_death(record: Record, *keys: str) -> bool | None:
     """Return whether one of the members is a date of death, or None if it is unclear.
 
     For living people registers write "N/A" or a nil date, as 0001-01-01, 1900-01-01 or
-    9999-12-31. 1970-01-01 may be one.
+    9999-12-31. EPOCH may be one.
     """
     text = (record.text(*keys) or "").strip().casefold()
     if text in NIL or not re.search("[1-9a-z]", text):
         return False
     day = record.day(*keys)
-    if day in {None, "1970-01-01"} or f"{now():%Y-%m-%d}" < str(day) < "9999":
+    if day in {None, EPOCH} or f"{now():%Y-%m-%d}" < str(day) < "9999":
         logger.warning("a register returned a date of death that is no date")
         return None
     return LAST_NIL_DAY < str(day) < "9999"
