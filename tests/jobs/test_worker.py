@@ -397,7 +397,7 @@ def test_job_that_waits_for_a_retry_is_unclaimed_while_the_database_is_away(
     until(is_unclaimed)
 
 
-def test_reconciliation_has_hours_until_its_worker_is_ended(monkeypatch):
+def test_reconciliation_has_hours_until_it_is_ended_and_claimed_again(monkeypatch):
     alarms: list[int] = []
     monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
     monkeypatch.setattr(worker.signal, "alarm", alarms.append)
@@ -410,6 +410,7 @@ def test_reconciliation_has_hours_until_its_worker_is_ended(monkeypatch):
         Worker(claim_lock).run()
 
     assert alarms[-1] == 8 * 60 * 60
+    assert Job.objects.get().due_at > timezone.now() + timedelta(hours=8)
 
 
 def test_schedule_runs_while_the_worker_is_idle(start_worker):

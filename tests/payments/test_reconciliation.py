@@ -1,6 +1,5 @@
 import io
 import logging
-from contextlib import nullcontext
 from datetime import timedelta
 from decimal import Decimal
 
@@ -358,14 +357,6 @@ def test_lasting_lack_of_an_answer_holds_up_no_later_day(paystack_api, paystack)
     message = f"paystack {checkout.pk} is paid here: SOURCE_UNAVAILABLE"
     assert told.get().message == message
     assert compared.get(provider="paystack").day == today + timedelta(days=1)
-
-
-def test_books_are_read_by_one_worker_at_a_time(paystack_api, paystack, monkeypatch):
-    monkeypatch.setattr(reconciliation, "advisory_lock", lambda _: nullcontext(False))
-
-    reconcile_yesterday()
-
-    assert not ReconciliationProgress.objects.exists()
 
 
 def make_day_unreadable(paystack, monkeypatch):

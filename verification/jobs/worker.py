@@ -82,6 +82,7 @@ WHERE id IN (SELECT id FROM first)
 RETURNING id, function, arguments, attempts, pg_try_advisory_lock(id),
     set_config('synchronous_commit', 'off', true)
 """
+PROLONG = "UPDATE jobs_job SET due_at = now() + %s * interval '1 second' WHERE id = %s"
 # The lock may be gone together with the session that held it.
 UNLOCK = "SELECT pg_advisory_unlock_all()"
 END = """
@@ -185,6 +186,7 @@ class Worker:
         if self._job:
             if seconds := LONG_JOBS.get(self._job.function):
                 signal.alarm(seconds)
+                run_sql(PROLONG, [seconds + settings.Q_CLUSTER["retry"], self._job.id])
             run_job(self._job)
             self._job = None
             queue.beat()

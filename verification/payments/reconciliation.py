@@ -18,7 +18,7 @@ from uuid import UUID
 from django.db.models import F, Q
 
 from verification.db.ids import number_of_id
-from verification.jobs.queue import advisory_lock, beat, job
+from verification.jobs.queue import beat, job
 from verification.payments.alerts import raise_review_flag, record_alert
 from verification.payments.disputes import required_hold
 from verification.payments.models import (
@@ -88,13 +88,7 @@ def day_bounds(first: date, last: date) -> tuple[datetime, datetime]:
 @job
 def reconcile_yesterday() -> None:
     """Compare the books of yesterday, and of earlier days that could not be read."""
-    # It may take longer than the lease of its job, which another worker claims then.
-    with advisory_lock("reconciliation") as is_mine:
-        if is_mine:
-            _reconcile_until(now().astimezone(UTC).date() - timedelta(days=1))
-
-
-def _reconcile_until(yesterday: date) -> None:
+    yesterday = now().astimezone(UTC).date() - timedelta(days=1)
     for provider in providers():
         day, all_read = _first_day(provider.name, yesterday), True
         while day <= yesterday and beat():
