@@ -8,6 +8,7 @@
   cancelled, and a trigger of the database stores the old digest as a RetiredLink. The
   page of the old link then says that there is a newer one.
 - Where only the client can renew a link, its visitor can ask the client for that, once.
+- The time of the links of a suspended workspace stands still.
 
 The subclasses of HostedLinks in `consents.links`, `payments.links` and
 `references.requests` hold what differs. Tokens and URLs are in `verification.links`.
@@ -23,8 +24,9 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import DateTimeField, ExpressionWrapper, F, QuerySet
+from django.db.models import DateTimeField, ExpressionWrapper, F, QuerySet, Value
 from django.db.models.expressions import CombinedExpression
+from django.db.models.functions import Greatest
 from django.db.models.lookups import LessThanOrEqual
 from django.urls import reverse
 
@@ -38,7 +40,8 @@ from verification.references.models import Reference
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import lock_report, lock_with_report, record_note
 from verification.values.clock import now
-from workspaces.models import Client, Environment
+from verification.values.local_time import utc_text
+from workspaces.models import Client, Environment, Workspace
 
 RESEND_INTERVAL = timedelta(minutes=1)
 
@@ -201,8 +204,32 @@ class HostedLinks(ABC, Generic[Row]):
         Report.objects.filter(pk=report.pk).update(updated_at=at)
         notify(*self.request(report, row))
 
+    def prolong(self, workspace: Workspace) -> None:
+        """Leave a suspension that ends now out of the time of the workspace's links.
+
+        Held messages then say the new end.
+        """
+        begin = Greatest(F("link_made_at"), Value(workspace.suspended_at))
+        lost = Value(now(), DateTimeField()) - begin
+        mine = self.waiting().filter(report__workspace=workspace)
+        mine.update(
+            link_made_at=F("link_made_at") + lost, expires_at=F("expires_at") + lost
+        )
+        held = Notification.objects.filter(
+            workspace=workspace,
+            next_attempt_at__isnull=False,
+            cause__startswith=f"{self.model._meta.model_name}:",
+        )
+        for message in held:
+            row = mine.filter(pk=message.cause.split(":")[1]).first()
+            context = message.context or {}
+            if row and row.expires_at and context.get("expiresAt"):
+                context["expiresAt"] = utc_text(row.expires_at)
+                message.save(update_fields=["context"])
+
     def expire_due(self) -> None:
-        sweep(self.waiting().filter(expires_at__lte=now()), self.expire)
+        due = self.waiting().filter(expires_at__lte=now())
+        sweep(due.filter(report__workspace__suspended_at=None), self.expire)
 
     @transaction.atomic
     def expire(self, row_id: UUID) -> None:
@@ -215,7 +242,10 @@ class HostedLinks(ABC, Generic[Row]):
         sweep(self.due_reminders(now()), self.remind)
 
     def due_reminders(self, at: datetime) -> QuerySet[Row]:
-        return self.unreminded(at).filter(LessThanOrEqual(self._remind_at(), at))
+        return self.unreminded(at).filter(
+            LessThanOrEqual(self._remind_at(), at),
+            report__workspace__suspended_at=None,
+        )
 
     def unreminded(self, at: datetime) -> QuerySet[Row]:
         """Return the rows whose visitor gets a reminder, now or later."""

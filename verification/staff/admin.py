@@ -11,7 +11,10 @@ from verification.backoffice.model_admin import (
     empty_filter,
 )
 from verification.backoffice.widgets import NOT_OFFERED, dialog_verb
+from verification.consents.links import consent_links
+from verification.payments.links import payment_links
 from verification.privacy.retention import MAX_COUNT, count_expired
+from verification.references.requests import reference_links
 from verification.staff.customer import customer_sections
 from workspaces.create import OPERATOR_ID
 from workspaces.forms import (
@@ -218,6 +221,8 @@ class WorkspaceAdmin(RevealingAdmin):
         change="works again",
     )
     def resume(self, request, form, workspace):
+        for links in (consent_links, payment_links, reference_links):
+            links.prolong(workspace)
         if not workspace.resume():
             raise DecisionRefused(NOT_OFFERED)
         return f"{workspace} works again."
