@@ -11,7 +11,8 @@ from django.test import Client
 from django.utils.timezone import now
 from pypdf import PdfReader
 
-from monitoring.models import Alert, Baseline
+from monitoring.models import Alert, Baseline, Rule
+from monitoring.pauses import pause_for_withdrawal
 from tests.checks.conftest import paying_api as paying_api
 from tests.console.conftest import owner as owner
 from tests.files.samples import pdf
@@ -772,6 +773,21 @@ def test_rerun_needs_the_consent_that_the_subject_gave(api: Api):
     row.refresh_from_db()
     assert row.status == "CANCELLED"
     assert refusal(rerun, correction.pk, reviewer()) == Obstacle.NO_CONSENT
+
+
+def test_rerun_of_a_run_ends_when_the_subject_withdraws_from_monitoring(api: Api):
+    create_rule(api)
+    api.work()
+    made = Report.objects.get()
+    correction = take(dispute(made.pk).pk, reviewer())
+    row = rerun(correction.pk, reviewer())
+    with transaction.atomic():
+        pause_for_withdrawal(Rule.objects.values_list("pk", flat=True), [])
+
+    api.work()
+
+    row.refresh_from_db()
+    assert row.status == "CANCELLED"
 
 
 # The API

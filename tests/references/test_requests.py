@@ -6,8 +6,9 @@ from django.utils.timezone import now
 
 from tests.checks.engine import ledger_totals, only_result
 from tests.checks.source import source as source
-from tests.world.clients import Api
+from tests.world.clients import HOSTED, Api
 from tests.world.clock import let_days_pass, let_time_pass
+from tests.world.corrections import dispute, reviewer
 from tests.world.employer import (
     ANSWERS,
     EVIDENCE,
@@ -17,13 +18,19 @@ from tests.world.employer import (
     referee_messages,
     result_of,
 )
+from tests.world.subject import EVIDENCE as SIGNED
 from verification import links
 from verification.checks import engine
 from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
+from verification.checks.results import Cancelled
+from verification.consents.models import Consent
+from verification.consents.subject_decisions import grant
 from verification.jobs.models import Job
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
+from verification.privacy import corrections
+from verification.privacy.withdrawals import withdraw
 from verification.references import requests
 from verification.references.answers import submit
 from verification.references.models import Reference
@@ -248,3 +255,21 @@ def test_findings_of_a_referee_are_reused(paying_api: Api):
     (reused,) = paying_api.report(again["id"])["checkResults"]
     assert reused["reused"]
     assert len(referee_messages()) == 1
+
+
+def test_claimed_rerun_asks_no_referee_after_a_withdrawal(paying_api: Api):
+    made = paying_api.create({**employment_item(), "consent": HOSTED})
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, 1, SIGNED)
+    paying_api.work()
+    submit(Reference.objects.get().pk, 1, ANSWERS, EVIDENCE)
+    paying_api.work()
+    correction = dispute(made["id"], "EMPLOYER_VERIFICATION")
+    corrections.take(correction.pk, reviewer())
+    corrections.rerun(correction.pk, reviewer())
+    (claimed,) = claim(1)
+
+    withdraw(consent.pk, 1, SIGNED, "")
+
+    assert requests.run_reference_check(claimed) == Cancelled()
+    assert Reference.objects.count() == 1

@@ -38,6 +38,7 @@ from verification.reports.hosted_links import (
     request_cause,
 )
 from verification.reports.models import Report, ReportStatus
+from verification.reports.objections import withdrew_from_monitoring
 from verification.reports.status import locked_reports
 from verification.values.clock import now
 from verification.values.local_time import utc_text
@@ -227,6 +228,10 @@ def _create_reference(claimed: Claim) -> Reference | None:
     report = locked_reports().get(pk=claimed.report.pk)
     # Under the lock only one worker asks, and none asks for a cancelled report.
     if report.erased_at or not (report.status in RUNNING or claimed.is_rerun):
+        return None
+    # A withdrawal does not end the re-run that a worker has claimed.
+    consent = getattr(report, "consent", None)
+    if (consent and not consent.is_given) or withdrew_from_monitoring(report):
         return None
     if reference := _reference_of(claimed):
         return reference
