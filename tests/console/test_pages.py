@@ -20,6 +20,7 @@ from tests.world.members import (
     invitation_token,
 )
 from tests.world.orders import create_report_with_status
+from tests.world.refunds import create_paid_checkout
 from tests.world.rules import raise_alert, store_rule
 from verification.checks.models import ResultStatus
 from verification.consents.models import Consent, ConsentStatus
@@ -31,6 +32,8 @@ from verification.console.workspace import CLOSED_REASON, SettingsForm
 from verification.decisions.case_list import Standing
 from verification.decisions.models import DecisionStatus
 from verification.golive.models import Status as GoLive
+from verification.jobs.models import Job
+from verification.jobs.names import JobName
 from verification.notifications.models import (
     Channel,
     DailyCount,
@@ -38,7 +41,9 @@ from verification.notifications.models import (
     NotificationStatus,
 )
 from verification.payments.models import PaymentStatus
+from verification.payments.refunds import refund_unfinished_parts
 from verification.privacy.models import CorrectionStatus
+from verification.reports.ends import cancel_open_reports
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -684,9 +689,14 @@ def test_closed_workspace_stops_and_keeps_its_data(owner, api):
     Configuration.objects.update(failures_in_row=3, failing_since=now())
     rule = raise_alert(api).rule_id
     made = api.create(person())["id"]
+    api.work()
+    checkout = create_paid_checkout(api, reuse=False)
     owner.post("members", {"email": "new@people.test", "role": "ADMIN"})
 
     owner.post("settings-close", {"password": PASSWORD})
+    cancel_open_reports(
+        *Job.objects.get(function=JobName.CANCEL_OPEN_REPORTS).arguments
+    )
 
     workspace = Workspace.objects.get()
     assert workspace.suspension_reason == CLOSED_REASON
@@ -697,6 +707,10 @@ def test_closed_workspace_stops_and_keeps_its_data(owner, api):
     assert Invitation.objects.get().revoked_at
     assert "Your workspace paused it." in owner.page("monitoring-rule", rule=rule)
     assert made in owner.page("reports-detail", report=made)
+    # The payer of a report that nobody finishes gets the money back.
+    refund_unfinished_parts()
+    checkout.refresh_from_db()
+    assert checkout.refunded == checkout.paid_amount
 
 
 # List -> what it says while it is empty, and the pages to which it leads

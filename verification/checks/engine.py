@@ -67,6 +67,7 @@ from verification.providers.base import (
 from verification.providers.registry import Route, asks_referee
 from verification.references.requests import run_reference_check
 from verification.reports.models import ReportStatus
+from verification.reports.objections import withdrew_from_monitoring
 from verification.sources.calls import (
     ARE_AT_SOURCE,
     CallDecision,
@@ -236,7 +237,9 @@ def _outcome_without_call(claimed: Claim) -> Outcome | None:
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
         return Cancelled()
-    if report.workspace.is_suspended:
+    # A cancelled report only waits for an answer that is billed.
+    is_cancelled = report.status == ReportStatus.CANCELLED
+    if report.workspace.is_suspended and not is_cancelled:
         return Retry(now() + SUSPENDED_PAUSE, tries=claimed.tries)
     if claimed.claims > MAX_CLAIMS:
         logger.error("check %s was given up by the engine", claimed.result_id)
@@ -263,9 +266,13 @@ def _is_under_way(claimed: Claim) -> bool:
 
 
 def _is_disputed(claimed: Claim) -> bool:
-    """Return whether the correction that a re-run belongs to is open."""
+    """Return whether the correction that a re-run belongs to is open.
+
+    A withdrawal from monitoring stops the re-runs of the rule's reports.
+    """
     present = CheckResult.objects.filter(report=claimed.report, name=claimed.name)
-    return present.filter(disputed_at__isnull=False).exists()
+    is_open = present.filter(disputed_at__isnull=False).exists()
+    return is_open and not withdrew_from_monitoring(claimed.report)
 
 
 def _reuse_finding(result_id: UUID) -> Completed | None:

@@ -22,6 +22,7 @@ from verification.accounts.forms import PublicNameField
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.checks.models import CheckResult
 from verification.console.base import (
+    MEMBER,
     PAGE_SIZE,
     Place,
     member_required,
@@ -38,7 +39,9 @@ from verification.db.base import ResultPage
 from verification.decisions.notices import reports_under_correction
 from verification.documents.statements import statement_response
 from verification.golive import names
+from verification.jobs.queue import schedule_job
 from verification.privacy.retention import MAX_COUNT, count_expired
+from verification.reports.ends import cancel_open_reports
 from verification.reports.models import Report
 from verification.values.clock import now
 from verification.web.pages import REQUIRED_ERROR
@@ -242,6 +245,7 @@ def close(place: Place) -> HttpResponse:
 def close_workspace(actor: Member) -> bool:
     """Suspend a workspace and all that works for it; nothing is deleted.
 
+    A job cancels the reports that have not ended.
     Its consents and reports stay provable until their retention ends. Returns False
     if it was suspended already. Raises NotAllowed.
     """
@@ -260,6 +264,7 @@ def close_workspace(actor: Member) -> bool:
     withdraw_all_invitations(workspace)
     receivers = Configuration.objects.filter(workspace=workspace)
     receivers.update(enabled=False, updated_at=moment, **HEALTHY_STATE)
+    schedule_job(cancel_open_reports, workspace.pk, f"{MEMBER}{actor.pk}")
     return True
 
 

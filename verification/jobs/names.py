@@ -93,6 +93,7 @@ class JobName(StrEnum):
         "verification.references.requests.remind_and_expire_references",
         10,
     )
+    CANCEL_OPEN_REPORTS = "verification.reports.ends.cancel_open_reports"
     PURGE_IDEMPOTENCY_RECORDS = (
         "verification.reports.idempotency.purge_idempotency_records",
         60,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -24,9 +24,10 @@ from verification.db.base import run_sql
 from verification.db.bulk_insert import Rows, insert
 from verification.decisions.cases import close_cases, reports_in_review
 from verification.decisions.models import PolicyState, PolicyVersion
+from verification.jobs.claims import sweep
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
-from verification.jobs.queue import job_row, notify_on_commit
+from verification.jobs.queue import job, job_row, notify_on_commit, schedule_job
 from verification.payments.models import PaymentStatus
 from verification.payments.refunds import refund_parts
 from verification.payments.settlement import close_checkouts
@@ -41,6 +42,7 @@ from verification.reports.status import (
     Transition,
     apply_transitions,
     lock_report,
+    locked_reports,
 )
 from verification.sources.calls import ARE_AT_SOURCE, close_calls
 from verification.values.clock import now
@@ -131,11 +133,11 @@ def end_reports(
     """
     apply_transitions([*others, *(end.move for end in ends)], at)
     jobs = [
-        job
+        row
         for applies, follow_up in FOLLOW_UPS
         if (chosen := [end for end in ends if applies(end)])
         for rows in follow_up(chosen, at) or ()
-        for job in rows.records
+        for row in rows.records
     ]
     return Rows(Job, jobs)
 
@@ -181,6 +183,28 @@ def cancel(client: Client, report_id: UUID) -> Report:
         stopped=UNCALLED,
     )
     return report
+
+
+@job
+def cancel_open_reports(workspace_id: str, actor: str) -> None:
+    """Cancel the reports of a closed workspace, whose payers get their money back."""
+    unended = Report.objects.filter(
+        workspace=UUID(workspace_id),
+        workspace__suspended_at__isnull=False,
+        completed_at=None,
+    )
+    sweep(unended, lambda report_id: _cancel_open_report(report_id, actor))
+    if unended.exists():
+        at = now() + timedelta(minutes=1)
+        schedule_job(cancel_open_reports, workspace_id, actor, at=at)
+
+
+@transaction.atomic
+def _cancel_open_report(report_id: UUID, actor: str) -> None:
+    report = locked_reports().get(pk=report_id)
+    if not report.is_ended:
+        target = ReportStatus.CANCELLED
+        end_early(report, target, "cancelled", actor, now(), stopped=UNCALLED)
 
 
 def end_early(
