@@ -12,7 +12,13 @@ from django.utils.timezone import localtime, now
 from monitoring.models import Alert, Rule
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
-from tests.world.rules import raise_alert, rule_status, run_rules, store_rule
+from tests.world.rules import (
+    move_rules_back,
+    raise_alert,
+    rule_status,
+    run_rules,
+    store_rule,
+)
 from tests.world.staff import take_messages
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition
@@ -455,6 +461,7 @@ def test_rule_that_staff_paused_is_not_offered_to_members(owner, api):
 
 def test_refused_resume_of_a_rule_says_why(owner, live_api):
     rule = store_rule(live_api)
+    move_rules_back(timedelta(days=1))
     for reason, told in (
         ("INSUFFICIENT_BALANCE", "The balance does not cover a run"),
         ("BY_STAFF", "Staff paused it"),
@@ -464,6 +471,9 @@ def test_refused_resume_of_a_rule_says_why(owner, live_api):
         CheckDefinition.objects.update(active=reason != "CHECK_INACTIVE")
 
         (message,) = owner.messages_after(
-            "monitoring-resume", environment="production", rule=rule.pk
+            "monitoring-resume",
+            {"price": "KES 50.00"},
+            environment="production",
+            rule=rule.pk,
         )
         assert told in message
