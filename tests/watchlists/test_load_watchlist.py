@@ -107,6 +107,16 @@ def test_same_file_confirms_the_edition(load):
     assert ListEntry.objects.count() == 2
 
 
+def test_same_file_is_loaded_again_when_its_dates_were_read_otherwise(load):
+    load("EU")
+    ListEntry.objects.filter(kind=PERSON).update(birth_dates=["1937-04-28"])
+
+    assert "EU of 2026-11-20 loaded" in load("EU")
+
+    entry = ListEntry.objects.get(kind=PERSON)
+    assert len(entry.birth_dates) == 3
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
