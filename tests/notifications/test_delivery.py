@@ -327,6 +327,9 @@ def test_permanently_refused_address_fails_at_once(
         (553, "not in my list of allowed rcpthosts (#5.7.1)"),
         (553, "5.1.8 Sender address not owned by user"),
         (550, "Access denied"),
+        (550, "5.2.2 The recipient is over its limit"),
+        (550, "Mailbox is full"),
+        (550, "User over quota"),
         (530, "Authentication required"),
     ],
 )

@@ -73,15 +73,17 @@ MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
 # Answers about the mailbox or its domain (RFC 5321, RFC 7504), if their text names it
-# and does not say that the server refuses this sender: by its number (RFC 3463), or in
-# words of Postfix and Exim.
+# and does not say that it is full, or that the server refuses this sender: by its
+# number (RFC 3463), or in words of Postfix and Exim.
 MAILBOX_CODES = {550, 551, 553, 556}
 MAILBOX = re.compile(
     rb"\b5\.[12]\.\d|address|mailbox|recipient|user|account|domain|unrout",
     re.IGNORECASE,
 )
-POLICY = re.compile(
-    rb"\b5\.1\.[78]\b|\b5\.7\.\d|relay|prohibit|authenti|sender", re.IGNORECASE
+NOT_FOR_GOOD = re.compile(
+    rb"\b5\.1\.[78]\b|\b5\.2\.2\b|\b5\.7\.\d|relay|prohibit|authenti|sender|quota"
+    rb"|\bfull\b",
+    re.IGNORECASE,
 )
 
 
@@ -322,7 +324,7 @@ def _is_about_mailbox(code: int, text: bytes) -> bool:
 
     A mail server that does not know the service's address refuses everybody.
     """
-    names_it = MAILBOX.search(text) and not POLICY.search(text)
+    names_it = MAILBOX.search(text) and not NOT_FOR_GOOD.search(text)
     return code in MAILBOX_CODES and bool(names_it)
 
 
