@@ -116,6 +116,13 @@ def test_status_maps_to_a_result(companies_house, words, detail, status, score):
         assert answer.score == score
 
 
+def test_flag_has_the_words_of_the_register(companies_house):
+    detail = {"company_status_detail": "active-proposal-to-strike-off"}
+    companies_house.profile = detail
+
+    assert "“proposal to strike off”" in finding_of(companies_house).summary
+
+
 def test_unknown_status_is_logged_and_undecided(companies_house, caplog):
     companies_house.profile = {"company_status": "suspended-animation"}
 

@@ -225,7 +225,8 @@ def test_directors_and_owners_are_null_when_not_told(smile_id, untold, told):
         ({"registrationNumber": "PVT-0000001"}, {}, ["COMPANY_NOT_FOUND"], 80),
         *(
             ({"registrationNumber": number}, {}, [], None)
-            for number in ("CS/1231", "cs 1231", "CS/No. 1231")
+            # Nor does it have numbers without letters: these are incomplete.
+            for number in ("CS/1231", "cs 1231", "CS/No. 1231", "12345671")
         ),
         ({"fullName": "Baraka Ltd"}, {}, ["NAME_MISMATCH"], 55),
         ({"fullName": None}, {}, [], 5),
@@ -308,6 +309,7 @@ def test_number_matches_without_its_leading_zeros(smile_id: FakeSmileId, told):
         {"PartnerParams": None},
         {"Actions": {"Verify_ID_Number": "Issuer Unavailable"}},
         {"Actions": {"Verify_ID_Number": "Not Done"}},
+        {"ResultCode": "1013", "Actions": {"Verify_ID_Number": "Issuer Unavailable"}},
         {"Actions": "Verified"},
     ],
 )

@@ -76,6 +76,7 @@ LIMITED = frozenset({"limited", "ltd", "plc", "llp"})
 COOPERATIVE = re.compile(r"CS\W*(NO\W*)?\d", re.IGNORECASE)
 NO_STATE = "The company is registered; whether it is active is not known."
 OTHER_REGISTER = "Co-operatives are not in the business register."
+NO_LETTERS = "The business register's numbers begin with letters, as PVT-AB12CDE."
 # Texts and dates that registers write in place of a date of death or birth.
 NIL = {"", "n/a", "na", "none", "null", "nil", "not available"}
 LAST_NIL_DAY, EPOCH = "1901-01-01", "1970-01-01"
@@ -295,16 +296,13 @@ def company_finding(
     status = None if by_name else record.status
     match = name_match(subject, record.name)
     flags = name_flags(subject, match)
-    if company is None and _is_cooperative(subject):
-        return undecided_company_finding(subject, OTHER_REGISTER, source, **evidence)
+    if company is None and (reason := _unlisted_reason(subject)):
+        return undecided_company_finding(subject, reason, source, **evidence)
     if company is None:
         flags = {"COMPANY_NOT_FOUND": "The business register has no such number."}
-    elif status == DISSOLVED:
-        message = "The business register records the company as dissolved."
-        flags["COMPANY_DISSOLVED"] = message
-    elif status in NOT_ACTIVE:
-        message = "The business register does not say that the company is active."
-        flags["COMPANY_DISSOLVED"] = message
+    elif status in {DISSOLVED, *NOT_ACTIVE}:
+        state = str(status).lower().replace("_", " ")
+        flags["COMPANY_DISSOLVED"] = f"The business register says: “{state}”."
     is_told = status in {ACTIVE, DISSOLVED, *NOT_ACTIVE}
     known = is_compared(subject, match) and is_told and not record.doubt
     clear = "The company is registered and active." if known else NOT_COMPARED
@@ -322,9 +320,14 @@ def company_finding(
     )
 
 
-def _is_cooperative(subject: Subject) -> bool:
+def _unlisted_reason(subject: Subject) -> str:
+    """Return why Kenya's register may lack the number of a company, or ""."""
     number = str(subject.get("registrationNumber") or "")
-    return subject.get("country") == "KE" and bool(COOPERATIVE.match(number))
+    if subject.get("country") != "KE":
+        return ""
+    if COOPERATIVE.match(number):
+        return OTHER_REGISTER
+    return "" if re.search("[A-Za-z]", number) else NO_LETTERS
 
 
 def undecided_company_finding(

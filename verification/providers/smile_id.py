@@ -174,9 +174,11 @@ class SmileId(Provider):
             is_other = number and not is_same_number(number, query["id_number"])
             if echoed != job_id or is_other:
                 raise unavailable_error(SOURCE, "answered about something else")
-            verified = answer.record("Actions").get(VERIFIED[path]) == "Verified"
-            if outcome == "FOUND" and not verified:
+            action = answer.record("Actions").get(VERIFIED[path])
+            if outcome == "FOUND" and action != "Verified":
                 raise unavailable_error(SOURCE, "found a record and did not verify it")
+            if outcome == "NOT_FOUND" and action == "Issuer Unavailable":
+                raise unavailable_error(SOURCE, "could not reach the register")
             if outcome in {"FOUND", "NOT_FOUND"}:
                 return answer, reply
             _, why = RESULTS.get(str(answer.get("ResultCode")), ("LATER", ""))
