@@ -39,6 +39,7 @@ from verification.settings.connections import (
     primary_url,
     process_count,
     proxy_addresses,
+    redis_address,
     scanner_address,
     web_address,
 )
@@ -270,13 +271,9 @@ _collectors = (
 if any(_collectors) and (_refusal := missing_extra("otel")):
     raise ImproperlyConfigured(_refusal)
 
-REDIS_URL = env.str("REDIS_URL", "")
+REDIS_URL = redis_address()
 if REDIS_URL and (_refusal := missing_extra("redis")):
     raise ImproperlyConfigured(_refusal)
-if REDIS_URL and not REDIS_URL.startswith(("redis://", "rediss://", "unix://")):
-    raise ImproperlyConfigured(
-        "REDIS_URL must begin with redis://, rediss:// or unix://."
-    )
 # Each process has a cache of its own: logins and pages go on while Redis is away.
 CACHES: dict[str, Any] = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}

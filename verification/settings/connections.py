@@ -84,6 +84,17 @@ def web_address(name: str, default: str = "") -> str:
     return url or default
 
 
+def redis_address() -> str:
+    url = env.str("REDIS_URL", "")
+    is_host = url.startswith(("redis://", "rediss://")) and _has_host(url)
+    if url and not (is_host or url.startswith("unix://")):
+        raise ImproperlyConfigured(
+            "REDIS_URL must be an address, such as redis://host:6379, rediss://host or "
+            "unix:///path."
+        )
+    return url
+
+
 def _has_host(url: str) -> bool:
     """Return whether the URL names a host, and a usable port if it names one."""
     try:
