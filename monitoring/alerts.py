@@ -350,14 +350,18 @@ def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
     said, says = old["details"], new["details"]
     skipped = {name for name in NAMES if _is_masked(said.get(name), says.get(name))}
     skipped |= SEARCH_FIELDS | ({"nameMatch"} if skipped else set())
+    known, hits = _hit_flags(said), _hit_flags(says)
+    if known == hits and said.get("algorithm") != says.get("algorithm"):
+        # Another method gives the same hits other scores.
+        skipped.add("hits")
     for name, after in says.items():
         if name in skipped or name not in said:
             continue
         before = said[name]
         if _unordered(before) != _unordered(after):
-            is_hits = name == "hits"
-            severity = _hits_severity(before, after, new) if is_hits else Severity.INFO
-            add(f"{DETAILS}{name}", before, after, severity)
+            codes = {code for _, code in hits - known if name == "hits"}
+            raised = {code: has[code] for code in codes & has.keys()}
+            add(f"{DETAILS}{name}", before, after, _flags_severity({}, raised))
     return changes
 
 
@@ -382,18 +386,10 @@ def _flags_severity(old: dict[str, str], new: dict[str, str]) -> Severity:
     return Severity.CRITICAL if "HIGH" in raised else Severity.WARNING
 
 
-def _hits_severity(
-    old: list[dict[str, Any]], hits: list[dict[str, Any]], new: Snapshot
-) -> Severity:
-    """Return the severity of the flags of those hits that are new."""
-    known = [hit["entryId"] for hit in old]
-    codes = {
-        code
-        for hit in hits
-        if hit["entryId"] not in known
-        for code in flags_of(hit["topics"])
-    }
-    return _flags_severity({}, {c: s for c, s in new["flags"].items() if c in codes})
+def _hit_flags(details: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return each entry of a list that was hit, with each of its flags."""
+    hits = details.get("hits") or ()
+    return {(hit["entryId"], code) for hit in hits for code in flags_of(hit["topics"])}
 
 
 def _flag_list(flags: dict[str, str]) -> list[dict[str, str]]:

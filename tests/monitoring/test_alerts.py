@@ -627,8 +627,12 @@ def test_new_hit_has_the_severity_of_its_flag(topics, severity):
 
 
 def test_other_way_to_search_the_lists_is_no_change():
-    old = snapshot(lists=["UN"], algorithm="words-v3", threshold=0.7)
-    new = snapshot(lists=["UN", "OFAC"], algorithm="words-v4", threshold=0.8)
+    hit = {"entryId": "QDi.1", "topics": ["sanction"], "score": 0.8}
+    old = snapshot(lists=["UN"], algorithm="words-v3", threshold=0.7, hits=[hit])
+    again = [{**hit, "score": 0.9}]
+    new = snapshot(
+        lists=["UN", "OFAC"], algorithm="words-v4", threshold=0.8, hits=again
+    )
 
     assert find_changes("AML_SCREENING", old, new) == []
 
