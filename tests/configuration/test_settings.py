@@ -52,7 +52,7 @@ def read_settings(monkeypatch: pytest.MonkeyPatch, **environment: str) -> Any:
         ({"EXPECTED_STANDBYS": "-1"}, '"EXPECTED_STANDBYS" invalid'),
         ({"LOG_LEVEL": "loud"}, '"LOG_LEVEL" invalid: Not a valid log level'),
         ({"REDIS_URL": "cache:6379"}, "such as redis://host:6379"),
-        ({"REDIS_URL": "redis://cache:63799"}, "such as redis://host:6379"),
+        ({"REDIS_URL": "redis://cache:99999"}, "such as redis://host:6379"),
         ({"OUTBOUND_PROXY": "proxy.bank:3128"}, "must be http://host:port"),
         ({"OUTBOUND_CA_FILE": "/dev/null"}, "must be a file of certificates"),
         (
