@@ -655,7 +655,7 @@ def test_check_of_the_night_reads_the_newest_anchors(
         record(workspace, 1)
         with time_machine.travel(now() + timedelta(hours=hours)):
             seal_events()
-    oldest, second, *_ = sorted(documents.glob("audit/*/*.json"))
+    oldest, second, *_, newest = sorted(documents.glob("audit/*/*.json"))
     with time_machine.travel(now() + timedelta(hours=6)):
         second.unlink()
         assert shown_faults() == 0
@@ -675,7 +675,7 @@ def test_check_of_the_night_reads_the_newest_anchors(
 
         # Copies of an old anchor do not take the place of the newest.
         for name in "12":
-            (second.parent / f"999{name}.json").write_text(oldest.read_text())
+            (newest.parent / f"999{name}.json").write_text(oldest.read_text())
         assert shown_faults() == 4
         found = TrailState.objects.get().check_found
         assert sum(fault.endswith(".json cannot be read.") for fault in found) == 2
