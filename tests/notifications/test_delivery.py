@@ -395,11 +395,14 @@ def test_messages_of_a_suspended_workspace_wait(workspace: Workspace, another_ap
     row = enqueue(email_message(workspace_id=workspace.pk))
     enqueue(email_message("consent:2:1", workspace_id=another_api.workspace.pk))
     enqueue(email_message("staff:1"))
+    # The service gives money back nevertheless.
+    refund = {"kind": Kind.PAYMENT_REFUNDED, "workspace_id": workspace.pk}
+    enqueue(email_message("refunded:1", **refund))
     Job.objects.all().delete()
     send_due_notifications()
 
     row.refresh_from_db()
-    assert (row.status, row.attempts, len(mail.outbox)) == ("PENDING", 0, 2)
+    assert (row.status, row.attempts, len(mail.outbox)) == ("PENDING", 0, 3)
     # No job runs for it before the workspace is resumed.
     assert not jobs().exists()
 
@@ -408,7 +411,7 @@ def test_messages_of_a_suspended_workspace_wait(workspace: Workspace, another_ap
     send_due_notifications()
 
     row.refresh_from_db()
-    assert (row.status, len(mail.outbox)) == ("SENT", 3)
+    assert (row.status, len(mail.outbox)) == ("SENT", 4)
 
 
 @pytest.mark.parametrize(

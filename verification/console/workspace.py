@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -264,7 +265,9 @@ def close_workspace(actor: Member) -> bool:
     withdraw_all_invitations(workspace)
     receivers = Configuration.objects.filter(workspace=workspace)
     receivers.update(enabled=False, updated_at=moment, **HEALTHY_STATE)
-    schedule_job(cancel_open_reports, workspace.pk, f"{MEMBER}{actor.pk}")
+    # By then the orders of requests under way are there, too.
+    at = moment + timedelta(minutes=1)
+    schedule_job(cancel_open_reports, workspace.pk, f"{MEMBER}{actor.pk}", at=at)
     return True
 
 

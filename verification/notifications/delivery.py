@@ -29,6 +29,7 @@ from verification.notifications.models import (
     CHOSEN_KINDS,
     OWN_DATA_KINDS,
     Channel,
+    Kind,
     Notification,
     NotificationError,
     NotificationStatus,
@@ -117,10 +118,12 @@ def next_retry_delay(attempts: int) -> timedelta | None:
 def waiting_notifications() -> QuerySet[Notification]:
     """Return the unsent notifications, without those of suspended workspaces.
 
-    Messages to subjects about their own data go out nevertheless.
+    Messages to subjects about their own data go out nevertheless, and those to payers
+    who get money back.
     """
+    going_out = OWN_DATA_KINDS | {Kind.PAYMENT_REFUNDED}
     return Notification.objects.filter(
-        Q(workspace__suspended_at=None) | Q(kind__in=OWN_DATA_KINDS),
+        Q(workspace__suspended_at=None) | Q(kind__in=going_out),
         next_attempt_at__isnull=False,
     )
 
