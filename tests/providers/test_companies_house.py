@@ -17,6 +17,7 @@ ACACIA = {
     "registrationNumber": "445790",
     "fullName": "Acacia Tea Ltd",
 }
+BARAKA_BEFORE = {"previous_company_names": [{"name": "BARAKA LIMITED"}]}
 BY_NAME = {**ACACIA, "registrationNumber": "VAT 123456789"}
 
 
@@ -137,6 +138,9 @@ def test_unknown_status_is_logged_and_undecided(companies_house, caplog):
         # A Scottish charity; in Kenya a co-operative, which its register lacks.
         ({"registrationNumber": "CS445791"}, {}, ["COMPANY_NOT_FOUND"], 80),
         ({"fullName": "Baraka Ltd"}, {}, ["NAME_MISMATCH"], 55),
+        # A name that it had before is no other company's.
+        ({"fullName": "Baraka Ltd"}, BARAKA_BEFORE, [], 5),
+        ({"fullName": "Zawadi Ltd"}, BARAKA_BEFORE, ["NAME_MISMATCH"], 55),
         ({"fullName": None}, {}, [], 5),
         ({}, {"company_status": None}, [], None),
         ({}, {"company_name": None}, ["NAME_NOT_COMPARED"], None),

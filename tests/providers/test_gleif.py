@@ -166,6 +166,19 @@ def test_number_decides_between_equal_names(gleif: FakeGleif):
     assert (answer.score, answer.provider_reference) == (5, BARAKA)
 
 
+@pytest.mark.parametrize("number", [ACACIA, "C.12345"])
+def test_former_or_trading_name_is_no_mismatch(gleif: FakeGleif, number):
+    others = [{"name": "BARAKA TRADERS", "type": "PREVIOUS_LEGAL_NAME"}]
+    gleif.add(ACACIA, legalName={"name": "Акация"}, otherNames=others)
+    subject = {**TEA, "registrationNumber": number, "fullName": "Baraka Traders"}
+
+    answer = finding_of(gleif, **subject)
+
+    assert (answer.score, answer.flags) == (5, [])
+    assert answer.details["registeredName"] == "Акация"
+    assert answer.details["nameMatch"] == "PARTIAL_MATCH"
+
+
 def test_number_of_another_company_is_undecided(gleif: FakeGleif):
     """A country may have several registers that number alike, as Germany's courts."""
     subject = {**TEA, "registrationNumber": "C.12345", "fullName": "Baraka Traders"}

@@ -202,6 +202,7 @@ def _company(
         address=profile.record("registered_office_address").lines(*LINES),
         directors=_directors(officers),
         shareholders=_shareholders(owners),
+        other_names=profile.names("previous_company_names"),
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,6 +30,7 @@ from verification.providers.base import (
 )
 from verification.providers.http_api import Record
 from verification.providers.name_comparison import (
+    ACCEPTED_LIKENESSES,
     Comparison,
     Likeness,
     compare_companies,
@@ -146,6 +147,8 @@ class Company:
     shareholders: list[dict[str, Any]] | None = None
     # The register's reason why an active company is not clear.
     doubt: str = ""
+    # Names that it had before, or trades under.
+    other_names: Sequence[str] = ()
 
 
 def identity_finding(
@@ -294,7 +297,10 @@ def company_finding(
     record = company or Company()
     # The state of what may be another company says nothing of this one.
     status = None if by_name else record.status
-    match = name_match(subject, record.name)
+    names = [f"{record.name or ''} known as {other}" for other in record.other_names]
+    matches = [name_match(subject, name) for name in (record.name, *names)]
+    alike = (one for one in matches if likeness_of(one) in ACCEPTED_LIKENESSES)
+    match = next(alike, matches[0])
     flags = name_flags(subject, match)
     if company is None and (reason := _unlisted_reason(subject)):
         return undecided_company_finding(subject, reason, source, **evidence)

@@ -77,7 +77,10 @@ class Gleif(Provider):
             for record in records
             # A country's other registers may give the number to other companies.
             if _has_number(record, number)
-            and companies_alike(name, _name(record)) != "NO_MATCH"
+            and any(
+                companies_alike(name, one) != "NO_MATCH"
+                for one in (_name(record), *_other_names(record))
+            )
         ]
         if len(same) == 1:
             return self._found(subject, same[0], reply)
@@ -170,6 +173,7 @@ def _company(record: Record) -> findings.Company:
         incorporated_on=entity.day("creationDate"),
         address=entity.record("legalAddress").lines(*LINES),
         doubt=doubt,
+        other_names=_other_names(record),
     )
 
 
@@ -179,6 +183,10 @@ def _lei_status(record: Record) -> str | None:
 
 def _name(record: Record) -> str | None:
     return record.record("entity").record("legalName").text("name")
+
+
+def _other_names(record: Record) -> list[str]:
+    return record.record("entity").names("otherNames")
 
 
 def _has_number(record: Record, number: str) -> bool:

@@ -63,7 +63,7 @@ CODE = re.compile(r"[a-z_]{1,40}")
 # Kenya's present offset, also for days on which another one was in force
 EAST_AFRICA = timezone(timedelta(hours=3))
 # Numbers of Kenya's business register that begin with letters and a hyphen
-HYPHENATED = re.compile(r"(PVT|BN|LLP|PLC|CLG)(?=[A-Z0-9]{7,8}$)")
+HYPHENATED = re.compile(r"^(PVT|BN|LLP|PLC|CLG)(?=[A-Z0-9]{7,8}$)")
 
 
 class RequestRejected(Refused):
@@ -357,6 +357,10 @@ class Record(dict[str, Any]):
     def records(self, key: str) -> list[Self]:
         """Return the objects of a list; skip everything else in it."""
         return [self.of(each) for each in self.entries(key) if isinstance(each, dict)]
+
+    def names(self, key: str) -> list[str]:
+        """Return the names of the objects of a list."""
+        return [name for each in self.records(key) if (name := each.text("name"))]
 
     def text(self, *keys: str) -> str | None:
         """Return a text or number as `clean_text` writes it."""
