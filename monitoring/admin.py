@@ -243,7 +243,10 @@ class RuleAdmin(ReadOnlyAdmin):
     def _show_outcome(self, request, rule, outcome, *, done):
         if done:
             self.log_change(request, rule, outcome, verb=outcome)
-            self.message_user(request, f"{rule.pk}: {outcome}.", messages.SUCCESS)
+            rule.refresh_from_db(fields=["pause_reason"])
+            # A rule that staff resume may stay paused for another reason.
+            why = rule.pause_reason and f" {rule.get_pause_reason_display()}."
+            self.message_user(request, f"{rule.pk}: {outcome}.{why}", messages.SUCCESS)
         else:
             self.message_user(request, f"{rule.pk} was so already.", messages.INFO)
 
