@@ -117,12 +117,14 @@ class AccountTermsForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         credit = cleaned.get("credit_limit", 0)
+        # Money that a provider took back may leave the balance below any limit.
+        left = self.instance.balance + self.instance.taken_back
         prepaid = cleaned.get("billing") == Account.Billing.PREPAID
-        if prepaid and self.instance.balance < -credit:
+        if prepaid and left < -credit:
             raise ValidationError("The balance is below what this would allow.")
         ceiling = cleaned.get("ceiling")
-        if not prepaid and ceiling is not None and self.instance.balance < -ceiling:
-            owed = f"{self.instance.currency} {-self.instance.balance:,.2f}"
+        if not prepaid and ceiling is not None and left < -ceiling:
+            owed = f"{self.instance.currency} {-left:,.2f}"
             raise ValidationError(f"The workspace owes {owed}, more than this ceiling.")
         return cleaned
 

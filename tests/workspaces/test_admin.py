@@ -363,6 +363,18 @@ def test_overdrawn_account_cannot_become_prepaid(workspace, superuser):
     assert account.billing == "POSTPAID"
 
 
+def test_terms_of_an_account_can_be_edited_after_a_provider_took_money_back(
+    workspace, superuser
+):
+    account = workspace.accounts.get(environment="production")
+    Account.objects.filter(pk=account.pk).update(balance=-5, taken_back=5)
+    terms = {"billing": "PREPAID", "credit_limit": "0", "low_balance_at": "70"}
+
+    assert superuser.post(change_url(account), terms).status_code == 302
+    terms = {"billing": "POSTPAID", "credit_limit": "0", "ceiling": "0"}
+    assert superuser.post(change_url(account), terms).status_code == 302
+
+
 def test_play_money_stays_play_money(workspace, superuser):
     account = workspace.accounts.get(environment="sandbox")
 
