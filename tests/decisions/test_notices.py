@@ -349,6 +349,31 @@ def test_review_by_a_person_outlives_retry_and_cancellation(
     assert Case.objects.filter(closed_at=None).count() == 0
 
 
+@pytest.mark.parametrize("by", ["member", "staff"])
+def test_end_of_the_review_closes_the_case_of_a_cancelled_report(
+    api: Api, officer: Officer, by: str
+):
+    wait(5, api)
+    report_id = api.create(two_checks(idNumber=REFUSED, email=EMAIL))["id"]
+    api.work()
+    made = decline_by_policy(api, report_id)
+    request_review(deliver().pk)
+    retry(api, report_id)
+    assert api.post(f"/reports/{report_id}/cancel").status_code == 200
+
+    if by == "member":
+        verbs.withdraw(officer.client, made.pk, officer.member, officer.actor)
+    else:
+        report = Report.objects.get()
+        notices.drop_reviews(report)
+        verbs.close_after_review(report)
+
+    assert Case.objects.get().closed_at
+    with pytest.raises(ReportDecisionRefused) as refusal:
+        officer.decide(report_id, "APPROVED")
+    assert refusal.value.obstacle == Obstacle.CANCELLED
+
+
 def test_clock_waits_for_the_service(api: Api, officer: Officer):
     wait(1, api)
     decline(officer, create_report(api, email=None))

@@ -35,7 +35,7 @@ from verification.decisions.models import (
     DecisionStatus,
 )
 from verification.jobs.queue import job
-from verification.reports.models import Report
+from verification.reports.models import Report, ReportStatus
 from verification.reports.status import lock_report, locked_reports
 from verification.values.clock import now
 from workspaces.members import Permission, has_permission, lock_member
@@ -94,7 +94,7 @@ def open_case(
     due = due_at
     if due is None and hours is not None:
         due = at + timedelta(hours=hours)
-    if is_closed_by_objection(report):
+    if is_closed(report):
         # The end of a review may have left the report to nobody.
         close_cases([report.pk], at)
         return False
@@ -115,12 +115,14 @@ def open_case(
     return True
 
 
-def is_closed_by_objection(report: Report) -> bool:
-    """Return whether an objection keeps everybody from deciding about the report.
+def is_closed(report: Report) -> bool:
+    """Return whether nobody can decide after an objection or a cancellation.
 
-    It does not end a review by a person that the subject asked for, too.
+    They do not end a review by a person that the subject asked for, too.
     """
-    return report.restricted_at is not None and not reports_in_review([report.pk])
+    is_cancelled = report.status == ReportStatus.CANCELLED
+    is_over = is_cancelled or report.restricted_at is not None
+    return is_over and not reports_in_review([report.pk])
 
 
 def reports_in_review(report_ids: Collection[UUID]) -> set[UUID]:

@@ -37,7 +37,7 @@ from verification.decisions import notices
 from verification.decisions.cases import (
     close_case_of,
     close_cases,
-    is_closed_by_objection,
+    is_closed,
     open_case,
     reports_in_review,
     return_case,
@@ -65,7 +65,7 @@ from verification.decisions.reason_codes import find_reasons
 from verification.jobs.claims import sweep
 from verification.jobs.queue import job
 from verification.notifications.models import Channel
-from verification.reports.models import Report, ReportStatus
+from verification.reports.models import Report
 from verification.reports.request import Fault, InvalidRequest
 from verification.reports.status import lock_report, locked_reports, record_note
 from verification.values.clock import now
@@ -443,7 +443,7 @@ def take_back_outdated(report: Report) -> None:
         return
     at, made = now(), list(report.decisions.all())
     proposal, waiting, present = proposal_of(made), waiting_of(made), present_of(made)
-    is_over = is_closed_by_objection(report) or not is_decidable(report)
+    is_over = is_closed(report) or not is_decidable(report)
     pending = [one for one in (proposal, waiting) if one]
     ended = [one for one in pending if is_over or is_outdated(one)]
     if proposal in ended:
@@ -474,10 +474,10 @@ def withdraw_proposal(report: Report, proposal: Decision, actor: str) -> None:
 def close_after_review(report: Report) -> None:
     """Take a report out of the queue whose review staff have ended.
 
-    If its subject objected, too, nobody can decide any more: a waiting decline ends.
+    If its subject objected, too, or it was cancelled, nobody can decide any more.
     """
     take_back_outdated(report)
-    if is_closed_by_objection(report):
+    if is_closed(report):
         close_cases([report.pk], now())
     else:
         _close_case_of(report, CaseCause.REQUESTED, now())
@@ -540,14 +540,12 @@ def obstacle_of(report: Report) -> Obstacle | None:
         return Obstacle.ERASED
     if report.workspace.is_suspended:
         return Obstacle.SUSPENDED
-    if is_closed_by_objection(report):
-        return Obstacle.RESTRICTED
+    if is_closed(report):
+        is_restricted = report.restricted_at is not None
+        return Obstacle.RESTRICTED if is_restricted else Obstacle.CANCELLED
     if not report.is_ended:
         return Obstacle.NOT_ENDED
-    if is_decidable(report):
-        return None
-    is_cancelled = report.status == ReportStatus.CANCELLED
-    return Obstacle.CANCELLED if is_cancelled else Obstacle.NOT_RUN
+    return None if is_decidable(report) else Obstacle.NOT_RUN
 
 
 def _require_present(report: Report, replaces: UUID | None) -> None:
