@@ -190,7 +190,9 @@ class RuleAdmin(ReadOnlyAdmin):
             try:
                 with transaction.atomic():
                     done = resume_for_staff(rule.pk)
-                    self._show_outcome(request, rule, "resumed", done=done)
+                    rule.refresh_from_db()
+                    outcome = "resumed" if rule.is_active else "left to the client"
+                    self._show_outcome(request, rule, outcome, done=done)
             except (NotResumable, InsufficientBalance) as e:
                 self.message_user(request, f"{rule.pk}: {e}", messages.ERROR)
             except WorkspaceSuspended:
@@ -242,7 +244,7 @@ class RuleAdmin(ReadOnlyAdmin):
 
     def _show_outcome(self, request, rule, outcome, *, done):
         if done:
-            self.log_change(request, rule, outcome, verb=outcome)
+            self.log_change(request, rule, outcome, verb=outcome.replace(" ", "-"))
             rule.refresh_from_db(fields=["pause_reason"])
             # A rule that staff resume may stay paused for another reason.
             why = rule.pause_reason and f" {rule.get_pause_reason_display()}."

@@ -158,6 +158,10 @@ def pause_for_client(client: Client, rule_id: UUID, actor: audit.Actor) -> Rule:
     if pause([rule], PauseReason.BY_CLIENT):
         audit.record("rule.paused", actor, rule)
         rule.refresh_from_db()
+    elif rule.pause_reason == PauseReason.BY_STAFF and not rule.paused_by_client:
+        audit.record("rule.paused", actor, rule)
+        rule.paused_by_client = True
+        rule.save(update_fields=["paused_by_client"])
     return rule
 
 
@@ -207,7 +211,7 @@ def resume_for_client(
 
 @transaction.atomic
 def resume_for_staff(rule_id: UUID) -> bool:
-    """Resume a rule; return False if it was not paused.
+    """Resume a rule, or end only the pause by staff; return False if it was not paused.
 
     Raises InsufficientBalance, WorkspaceSuspended, or NotResumable if a consent is
     needed, which staff cannot give.

@@ -28,6 +28,7 @@ from tests.world.rules import (
     top_up_account,
 )
 from tests.world.staff import run_action
+from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
 from verification.consents.subject_decisions import Evidence, grant
@@ -415,14 +416,20 @@ def test_only_staff_resume_rules_that_staff_paused(api: Api):
     assert standing(rule) == ("ACTIVE", "")
 
 
-def test_pause_by_staff_keeps_the_pause_of_the_client(api: Api, staff):
+@pytest.mark.parametrize("is_first", [True, False])
+def test_pause_by_staff_keeps_the_pause_of_the_client(api: Api, staff, is_first: bool):
     rule = store_rule(api)
-    api.post(f"/monitoring/{rule.pk}/pause")
+    if not is_first:
+        assert pause_for_staff(rule.pk)
+    for _ in range(2):
+        assert api.post(f"/monitoring/{rule.pk}/pause").status_code == 200
+    assert AuditEvent.objects.filter(action="rule.paused").count() == 1
 
-    assert pause_for_staff(rule.pk)
+    assert pause_for_staff(rule.pk) == is_first
     (message,) = run_action(staff, "resume", rule, confirmed="yes")
 
-    assert message.endswith("resumed. Paused by the client.")
+    assert message.endswith("left to the client. Paused by the client.")
+    assert AuditEvent.objects.latest("id").action == "rule.left-to-the-client"
     assert standing(rule) == ("PAUSED", "BY_CLIENT")
     # It is the client's again, and staff may resume it at the client's request.
     assert resume_for_staff(rule.pk)
