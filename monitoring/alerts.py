@@ -192,6 +192,10 @@ def _compare(report_ids: Sequence[UUID]) -> None:
         rule, run_changes, unanswered = rules[run.rule_id], [], []
         alarming = FAILURES_BEFORE_ALERT.get(Cadence(rule.cadence), 1)
         for result in results[run.report_id]:
+            asked = result.inputs or run.report.subject or {}
+            if any(rule.subject.get(name) != value for name, value in asked.items()):
+                # A correction has changed the rule's subject since.
+                continue
             changes = _move_baseline(run, result, baselines)
             if changes is None:
                 continue
@@ -351,9 +355,10 @@ def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:
     skipped = {name for name in NAMES if _is_masked(said.get(name), says.get(name))}
     skipped |= SEARCH_FIELDS | ({"nameMatch"} if skipped else set())
     known, hits = _hit_flags(said), _hit_flags(says)
-    if known == hits and said.get("algorithm") != says.get("algorithm"):
-        # Another method gives the same hits other scores.
-        skipped.add("hits")
+    if said.get("algorithm") != says.get("algorithm"):
+        # Another method gives the same hits other scores, and another source other ids.
+        skipped |= {"hits"} if known == hits else set()
+        known = hits
     for name, after in says.items():
         if name in skipped or name not in said:
             continue

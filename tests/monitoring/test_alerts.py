@@ -523,6 +523,7 @@ def test_failures_after_a_late_answer_still_count(api: Api):
     first = Run.objects.get(number=1)
 
     set_id_number(first, CLEAR)
+    set_id_number_of_rule(CLEAR)
     api.post(f"/reports/{first.report_id}/retry")
     work_until_done(api)
     compare_reports(first)
@@ -608,10 +609,16 @@ def test_changed_field_has_severity_info():
 
 
 @pytest.mark.parametrize(
-    ("topics", "severity"),
-    [(["sanction.linked"], "CRITICAL"), (["role.pep"], "WARNING"), (None, "INFO")],
+    ("topics", "algorithm", "severity"),
+    [
+        (["sanction.linked"], "words-v4", "CRITICAL"),
+        (["role.pep"], "words-v4", "WARNING"),
+        (None, "words-v4", "INFO"),
+        # Of another source, which knows the entries by other ids
+        (["sanction"], "logic-v2", "INFO"),
+    ],
 )
-def test_new_hit_has_the_severity_of_its_flag(topics, severity):
+def test_new_hit_has_the_severity_of_its_flag(topics, algorithm, severity):
     flags = {"SANCTIONS_HIT": "HIGH", "PEP_HIT": "MEDIUM"}
     known = [
         {"entryId": "QDi.1", "topics": ["sanction"], "score": 0.8},
@@ -619,9 +626,10 @@ def test_new_hit_has_the_severity_of_its_flag(topics, severity):
     ]
     added = [{"entryId": "Q3", "topics": topics, "score": 0.8}] if topics else []
     likelier = [{**hit, "score": 0.9} for hit in known]
-    old = snapshot(flags=flags, hits=known)
+    old = snapshot(flags=flags, algorithm="words-v4", hits=known)
+    new = snapshot(flags=flags, algorithm=algorithm, hits=[*likelier, *added])
 
-    found = severities(old, snapshot(flags=flags, hits=[*likelier, *added]))
+    found = severities(old, new)
 
     assert found == [severity]
 

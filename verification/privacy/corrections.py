@@ -340,10 +340,13 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
             raise CorrectionRefused(Obstacle.CHANGED)
         if waiting_erasure(report):
             raise CorrectionRefused(Obstacle.ERASED)
+        stale = _checks_about_another(correction)
         for rule in rules:
             # Otherwise the next run asks about the owner of the wrong number again.
             set_subject(rule, Subject(_correct_members(correction, rule.subject)))
             rule.save()
+            others = rule.baselines.exclude(result_id=correction.result_id)
+            others.filter(check_name__in=stale).delete()
         _set_subject(report, subject, new)
         if question:
             inputs = [entry["key"] for entry in new.definition.required_inputs]
@@ -520,6 +523,16 @@ def _correct_members(correction: Correction, subject: dict[str, Any]) -> dict[st
         changed |= NAMES
     kept = {k: v for k, v in subject.items() if k not in changed}
     return kept | {k: v for k, v in new.inputs.items() if k in changed}
+
+
+def _checks_about_another(correction: Correction) -> list[str]:
+    """Return the checks that ask for a detail which the re-run changed."""
+    changed = {*correction.reruns.get(result=correction.rerun).fields}
+    return [
+        name
+        for name, definition in catalogue().items()
+        if changed & {*NAMES, *(e["key"] for e in definition.required_inputs)}
+    ]
 
 
 def _set_subject(report: Report, corrected: KnownSubject, new: CheckResult) -> None:
