@@ -68,6 +68,7 @@ from verification.privacy.retention import erase_expired_reports
 from verification.privacy.withdrawals import withdraw as withdraw_consent
 from verification.privacy.withdrawals import write_withdrawal
 from verification.reports.models import Report
+from verification.values.local_time import utc_text
 from workspaces.models import Workspace
 
 
@@ -384,6 +385,7 @@ def test_objection_keeps_its_person_when_the_lookup_key_changes(
     api: Api, ended: str, settings: Any, *, is_newer: bool
 ):
     former, further = settings.LOOKUP_KEY, b"n" * 32
+    rule = store_rule(api, "IDENTITY")
     with restored():
         settings.LOOKUP_KEY = (*former, further) if is_newer else former
         api.post(f"/reports/{ended}/objection")
@@ -394,6 +396,11 @@ def test_objection_keeps_its_person_when_the_lookup_key_changes(
         settings.LOOKUP_KEY = former
         replay()
         assert api.report(ended)["restrictedAt"] is not None
+        # The subject consents anew.
+        consent = {**ATTESTED, "obtainedAt": utc_text(now())}
+        api.post(f"/monitoring/{rule.pk}/resume", {"consent": consent})
+        replay()
+        assert rule_status(rule) == ("ACTIVE", "")
         # As `rehash` does.
         SubjectRequest.objects.update(subject_id=uuid4())
     settings.LOOKUP_KEY = (*former, further)

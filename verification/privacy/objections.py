@@ -129,7 +129,7 @@ def repeat(entry: dict[str, Any]) -> None:
     """
     at, origin = datetime.fromisoformat(entry["at"]), Origin(entry["origin"])
     ids = journal.ids_of_person(entry)
-    SubjectRequest.objects.update_or_create(
+    _, is_new = SubjectRequest.objects.update_or_create(
         pk=UUID(entry["objection"]),
         defaults=ids,
         create_defaults={
@@ -146,7 +146,9 @@ def repeat(entry: dict[str, Any]) -> None:
             "outcome": Outcome.DONE,
         },
     )
-    _stop(list(map(UUID, entry["stopped"])), origin, journal.ACTOR)
+    # Before `rehash` each replay repeats the file, and the subject may consent anew.
+    if is_new:
+        _stop(list(map(UUID, entry["stopped"])), origin, journal.ACTOR)
 
 
 def _is_used(own: Sequence[UUID]) -> bool:
