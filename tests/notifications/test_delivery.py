@@ -299,7 +299,13 @@ def test_code_is_not_sent_after_its_lifetime(mail_server: MailServer):
 
 @pytest.mark.parametrize(
     "reason",
-    ["5.1.1 No such user", "unrouteable address", "Requested mailbox is unavailable"],
+    [
+        "5.1.1 No such user",
+        "unrouteable address",
+        "Requested mailbox is unavailable",
+        "5.4.1 Recipient address rejected: Access denied",
+        "The account that you tried to reach does not exist",
+    ],
 )
 def test_permanently_refused_address_fails_at_once(
     mail_server: MailServer, reason: str
@@ -330,6 +336,20 @@ def test_permanently_refused_address_fails_at_once(
         (550, "5.2.2 The recipient is over its limit"),
         (550, "Mailbox is full"),
         (550, "User over quota"),
+        (550, "User exceeds the size limit"),
+        (550, "Mailbox temporarily unavailable"),
+        (550, "5.2.1 The user receives mail at a rate that prevents more"),
+        (550, "Too many invalid recipients"),
+        (550, "Your IP address is not welcome"),
+        (550, "Your address is blacklisted"),
+        (553, "Domain blocked"),
+        (550, "5.1.0 192.0.2.1 may not mail from example.com by its SPF record"),
+        (550, "5.2.0 Message rejected due to DMARC"),
+        (550, "Domain may not exist or DNS check failed"),
+        (550, "Domain has a bad reputation"),
+        (550, "Anti-Spoofing: the domain is ours"),
+        (550, "Spam for this user"),
+        (550, "Rejected by the policy of this user"),
         (530, "Authentication required"),
     ],
 )

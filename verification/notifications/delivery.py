@@ -74,16 +74,18 @@ MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
 # Answers about the mailbox or its domain (RFC 5321, RFC 7504), if their text names it
-# and does not say that it is full, or that the server refuses this sender: by its
-# number (RFC 3463), or in words of Postfix and Exim.
+# and does not say that it is full or busy, or that the server refuses this sender: by
+# its number (RFC 3463), or in words of mail servers. One word too many costs retries;
+# one too few keeps mail from a member.
 MAILBOX_CODES = {550, 551, 553, 556}
 MAILBOX = re.compile(
     rb"\b5\.[12]\.\d|address|mailbox|recipient|user|account|domain|unrout",
     re.IGNORECASE,
 )
 NOT_FOR_GOOD = re.compile(
-    rb"\b5\.1\.[78]\b|\b5\.2\.2\b|\b5\.7\.\d|relay|prohibit|authenti|sender|quota"
-    rb"|\bfull\b",
+    rb"\b5\.1\.[78]\b|\b5\.2\.2\b|\b5\.7\.\d|relay|prohibit|authenti|sender|polic"
+    rb"|\bIP\b|\bDNS|\bSPF\b|DMARC|DKIM|black|block|spam|spoof|reputation"
+    rb"|quota|\bfull\b|exceed|too many|\brate\b|tempora",
     re.IGNORECASE,
 )
 
