@@ -73,6 +73,8 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
                 "1990-01-31T00:00:00Z",
                 # Midnight in Kenya, as UTC.
                 "1990-01-30T21:00:00.000Z",
+                "1990-01-31T00:00:00+10:00",
+                "1990-01-31T23:59:00-05:00",
             )
         ),
         # So may be the day on which computers begin to count.

@@ -407,8 +407,8 @@ def clean_text(value: Any, absent: Collection[str] = ()) -> str | None:
 def _iso_date(text: str, formats: Collection[str]) -> str | None:
     with suppress(ValueError, OverflowError):
         moment = datetime.fromisoformat(text)
-        if moment.tzinfo:
-            # Midnight in Kenya, or west of it, may be written as the evening before.
+        if moment.utcoffset() == timedelta(0):
+            # Midnight in Kenya may be written as the evening before, in UTC.
             return moment.astimezone(EAST_AFRICA).date().isoformat()
     with suppress(ValueError):
         return date.fromisoformat(text[:10]).isoformat()
