@@ -204,10 +204,12 @@ DELETE_EVENTS = f"""
 DELETE FROM webhooks_event t WHERE {OF_REPORT} AND {PERSONAL}
     AND NOT EXISTS (SELECT FROM webhooks_delivery d WHERE d.event_id = t.id)
 """  # noqa: S608
+# A cancelled message may have a sender under way, too.
 STOP_MESSAGES = """
 UPDATE notifications_notification t
 SET status = 'CANCELLED', next_attempt_at = NULL, leased_until = NULL, fence = fence + 1
-WHERE t.report_id = ANY(%(reports)s) AND t.next_attempt_at IS NOT NULL
+WHERE t.report_id = ANY(%(reports)s)
+    AND (t.next_attempt_at IS NOT NULL OR t.status = 'CANCELLED')
 """
 MESSAGES = (
     "SELECT id FROM notifications_notification WHERE report_id = ANY(%(reports)s)"
