@@ -7,6 +7,7 @@ import pytest
 
 from tests.fakes.companies_house import NUMBER, OFFICERS, OWNERS, FakeCompaniesHouse
 from tests.fakes.companies_house import companies_house as companies_house
+from tests.fakes.server import Answer
 from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import AnswerPending, Refused, Unavailable
 from verification.providers.companies_house import company_number
@@ -74,6 +75,15 @@ def test_date_in_another_format_is_left_out(companies_house, day):
     companies_house.profile = {"date_of_creation": day}
 
     assert finding_of(companies_house).details["incorporatedOn"] is None
+
+
+def test_unreadable_list_of_people_is_left_out(companies_house, monkeypatch):
+    page = Answer(200, {"items": [], "total_results": ["none"]})
+    monkeypatch.setattr("tests.fakes.companies_house._page", lambda items: page)
+
+    details = finding_of(companies_house).details
+
+    assert (details["directors"], details["shareholders"]) == (None, None)
 
 
 def test_incomplete_list_of_people_is_left_out(companies_house):

@@ -135,13 +135,15 @@ def test_masked_names_and_pins_are_compared(kra: FakeKra, name, match):
     assert answer.details["nameMatch"] == match
 
 
-def test_fully_masked_name_has_no_score(kra: FakeKra):
-    data = {"KRAPIN": "A***1G", "Name": "*** ***", "StatusOfPIN": "Active"}
+@pytest.mark.parametrize("name", ["*** ***", "N/A", ["John"]])
+def test_hidden_name_has_no_score(kra: FakeKra, name):
+    data = {"KRAPIN": "A***1G", "Name": name, "StatusOfPIN": "Active"}
     kra.says = (200, {"ResponseCode": "23000", "Status": "OK", "PINDATA": data})
 
     answer = finding_of(kra, **JOHN)
 
     assert (answer.score, answer.details["nameMatch"]) == (None, None)
+    assert codes(answer) == ["NAME_NOT_COMPARED"]
 
 
 @pytest.mark.parametrize("masks", [False, True])

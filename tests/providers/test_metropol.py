@@ -203,6 +203,7 @@ def test_date_in_another_format_is_left_out(metropol: FakeMetropol, day):
             50,
         ),
         ({"no_of_bounced_cheques": {}}, [], None),
+        ({"no_of_bounced_cheques": {"last_12_months": -1}}, [], None),
         ({"credit_score": None}, [], None),
         ({"delinquency_code": "006"}, [], None),
         ({"delinquency_code": "001"}, ["NO_CREDIT_RECORD"], 40),

@@ -12,6 +12,7 @@ from verification.settings.providers import live_providers
 JANE = {"idNumber": "10101010", "fullName": "Jane Wanjiku Kamau"}
 PIN = {"kraPin": "a123456789b", "fullName": "Jane Wanjiku Kamau"}
 ACACIA = {"registrationNumber": "PVT-AB12CDE", "fullName": "Acacia Tea Ltd"}
+ALI = {"first_name": "ALI", "surname": "ALI"}
 SUBJECTS = {"IDENTITY": JANE, "KRA_PIN": PIN, "BUSINESS_VERIFICATION": ACACIA}
 NOT_FOUND = {
     "IDENTITY": "ID_NOT_FOUND",
@@ -113,6 +114,21 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
         *(
             ({"fullName": "Jane Wanjiku Kamau"}, {"other_name": nil}, [], 5)
             for nil in ("N/A", "null", "NONE", "-")
+        ),
+        # Nor is one that the source repeats.
+        ({}, {"other_name": "KAMAU"}, [], 5),
+        (
+            {},
+            {"first_name": "KAMAU", "other_name": "KAMAU"},
+            ["NAME_NOT_COMPARED"],
+            None,
+        ),
+        ({"fullName": "Ali Hassan Ali"}, {**ALI, "other_name": "HASSAN"}, [], 5),
+        (
+            {"fullName": "Ali Hassan Ali"},
+            {**ALI, "other_name": "OMAR"},
+            ["NAME_MISMATCH"],
+            55,
         ),
         # The other form of the answer has the whole name in one member.
         ({}, {"identity_name": "Jane Wanjiku Kamau", "surname": None}, [], 5),

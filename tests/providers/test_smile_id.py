@@ -116,6 +116,12 @@ def test_matching_person_is_clear(smile_id: FakeSmileId):
         # One word of the name, or the name in other letters, is no other name.
         ({}, {"FullName": "KAMAU"}, ["NAME_NOT_COMPARED"], None),
         ({}, {"FullName": "OUMA"}, ["NAME_MISMATCH"], 55),
+        # Nor are words in place of a missing one.
+        *(({}, {"FullName": f"JANE {nil} KAMAU"}, [], 5) for nil in ("null", "N/A", 0)),
+        *(
+            ({}, {"FullName": nil}, ["NAME_NOT_COMPARED"], None)
+            for nil in ("null null", "UNKNOWN", "n.a.", 0)
+        ),
         ({}, {"FullName": "جين كاماو"}, ["NAME_NOT_COMPARED"], None),
         ({}, {"Gender": "Other", "FullData": "Not Available"}, [], 5),
     ],
@@ -236,7 +242,11 @@ def test_directors_and_owners_are_null_when_not_told(smile_id, untold, told):
         ),
         ({}, {"status": "Registered"}, [], 5),
         *(({}, {"status": word}, [], None) for word in ("Dormant", "N/A")),
-        ({}, {"legal_name": "N/A"}, ["NAME_NOT_COMPARED"], None),
+        *(
+            ({}, {"legal_name": nil}, ["NAME_NOT_COMPARED"], None)
+            for nil in ("N/A", "null null", "-", "?", "*****")
+        ),
+        ({"fullName": "Null Ltd"}, {"legal_name": "NULL LIMITED"}, [], 5),
         ({}, {"registration_date": "soon", "company_type": "N/A"}, [], 5),
     ],
 )

@@ -243,7 +243,7 @@ def _shareholders(owners: Record | None) -> list[dict[str, Any]] | None:
 
 def _is_whole(answer: Record) -> bool:
     total, items = answer.get("total_results"), answer.get("items")
-    return isinstance(items, list) and total in {None, len(items)}
+    return isinstance(items, list) and total in (None, len(items))
 
 
 def _in_order(name: str | None) -> str | None:

@@ -447,19 +447,35 @@ def name_match(subject: Subject, given: str | None) -> Comparison | None:
     One of them is missing or in another alphabet, or the source gives one word alone of
     a person's name.
     """
-    stated = stated_name(subject)
+    stated, given = stated_name(subject), _told_name(subject, given or "")
     compare = compare_companies if is_company(subject) else compare_people
     match = compare(stated, given)
-    if not stated or not given or likeness_of(match) != "NO_MATCH":
+    if not stated or likeness_of(match) != "NO_MATCH":
         return match
     ours, theirs = words_of(stated), words_of(given)
+    if not is_company(subject):
+        # Sources may repeat a name in place of one that they lack.
+        theirs = list(dict.fromkeys(theirs))
+        match = compare(stated, " ".join(theirs))
     alphabets = [
         {sign.isascii() for sign in "".join(words) if sign.isalpha()}
         for words in (ours, theirs)
     ]
     is_part = not is_company(subject) and len(theirs) == 1 and {*theirs} < {*ours}
     is_foreign = all(alphabets) and alphabets[0].isdisjoint(alphabets[1])
-    return None if is_part or is_foreign else match
+    is_unsure = likeness_of(match) == "NO_MATCH" and (is_part or is_foreign)
+    return None if is_unsure else match
+
+
+def _told_name(subject: Subject, given: str) -> str:
+    """Return a name without the words that stand for missing ones ("JANE null KAMAU").
+
+    The name of a company may have them, and digits alone.
+    """
+    words = [word for word in given.split() if word.casefold() not in Record.absent]
+    if is_company(subject):
+        return given if any(map(str.isalnum, "".join(words))) else ""
+    return " ".join(word for word in words if re.search(r"[^\W\d_]|\*", word))
 
 
 def likeness_of(match: Comparison | None) -> Likeness | None:

@@ -337,7 +337,10 @@ class Record(dict[str, Any]):
     """
 
     # Words, in lower case, that the source writes in place of a missing value.
-    absent: ClassVar[Collection[str]] = ("n/a", "nil", "none", "not available", "null")
+    absent: ClassVar[Collection[str]] = (
+        *("n/a", "n.a.", "nil", "none", "null"),
+        *("not available", "unknown"),
+    )
     # Formats in which the source writes dates, beside 1990-01-31.
     date_formats: ClassVar[Collection[str]] = ()
 

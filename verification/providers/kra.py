@@ -198,7 +198,7 @@ def _finding(subject: Subject, answers: list[_Answer]) -> Finding:
     pin = _clearest([*pins, subject.get("kraPin")])
     taxpayer = Taxpayer(
         pin=pin,
-        name=_clearest([each.get("Name") for each in latest_first]),
+        name=_clearest([each.text("Name") for each in latest_first]),
         kind=TYPES.get(_plain(data.get("TypeOfTaxpayer")))
         or (taxpayer_kind(pin) if data else None),
         status=pin_status(SOURCE, Record(data).code("StatusOfPIN")),

@@ -147,7 +147,7 @@ class Answer(Record):
 
     def count(self, key: str) -> int | None:
         number = self.amount(key)
-        return int(number) if number is not None else None
+        return int(number) if number is not None and number >= 0 else None
 
     def points(self) -> int | None:
         points = self.count("credit_score")
