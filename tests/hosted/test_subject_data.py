@@ -437,7 +437,11 @@ def test_all_of_a_finding_has_words():
     flags = {code for one in CATALOGUE for code in one.flag_codes}
     values = {code for *_, code in metropol.STATUSES}
     values |= {*metropol.PRODUCTS.values(), *metropol.STANDINGS.values()}
-    values |= {*metropol.LISTINGS.values(), *findings.PIN_STATUSES, *screening.TOPICS}
+    values |= {
+        *metropol.LISTINGS.values(),
+        *findings.PIN_STATUSES.values(),
+        *screening.TOPICS,
+    }
 
     assert details - set(finding_words.LABELS) == set()
     assert flags - set(finding_words.FLAGS) == set()

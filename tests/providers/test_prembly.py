@@ -178,6 +178,18 @@ def test_person_has_all_details_of_the_answer(prembly: FakePrembly):
             (word, word.upper(), ["PIN_INACTIVE"], 75)
             for word in ("Inactive", "Suspended", "Cancelled", "Stopped", "Dormant")
         ),
+        *(
+            (word, "INACTIVE", ["PIN_INACTIVE"], 75)
+            for word in ("Not active", "Deactivated", "Expired")
+        ),
+        *(
+            (word, "SUSPENDED", ["PIN_INACTIVE"], 75)
+            for word in ("Blacklisted", "Blocked")
+        ),
+        *(
+            (word, "CANCELLED", ["PIN_INACTIVE"], 75)
+            for word in ("Canceled", "Closed", "Deregistered", "Revoked", "Terminated")
+        ),
         ("Asleep", None, [], None),
         (None, None, [], None),
     ],
@@ -201,6 +213,18 @@ def test_status_of_a_pin_maps_to_flags(prembly, word, status, flags, score):
             for word in ("Dissolved", "struck off", "deregistered", "ceased")
         ),
         ({"status": "wound up"}, "DISSOLVED", ["COMPANY_DISSOLVED"], 90),
+        *(
+            ({"status": word}, "DISSOLVED", ["COMPANY_DISSOLVED"], 90)
+            for word in ("cancelled", "deleted", "revoked", "terminated")
+        ),
+        *(
+            ({"status": word}, word.upper(), ["COMPANY_DISSOLVED"], 90)
+            for word in ("inactive", "deactivated", "suspended", "insolvent")
+        ),
+        *(
+            ({"status": word}, word.upper(), ["COMPANY_DISSOLVED"], 90)
+            for word in ("bankrupt", "not_active", "winding_up", "in_receivership")
+        ),
         # A word that we do not know is no proof of anything.
         ({"status": "asleep"}, "ASLEEP", [], None),
         ({"status": None}, None, [], None),

@@ -84,26 +84,43 @@ LAST_NIL_DAY, EPOCH = "1901-01-01", "1970-01-01"
 GENDERS = {"f": "FEMALE", "female": "FEMALE", "m": "MALE", "male": "MALE"}
 ACTIVE, DISSOLVED = "ACTIVE", "DISSOLVED"
 # Business registers' words for a company that exists, for one that has ended, and for
-# one that ends, is part of another, or is under somebody else's control.
+# one that rests, ends, is part of another, or is under somebody else's control.
 COMPANY_STATUSES = {
     **dict.fromkeys(("ACTIVE", "OPEN", "REGISTERED"), ACTIVE),
     **dict.fromkeys(("DISSOLVED", "STRUCK_OFF", "DEREGISTERED", "CEASED"), DISSOLVED),
     **dict.fromkeys(("CLOSED", "CONVERTED_CLOSED", "REMOVED", "WOUND_UP"), DISSOLVED),
+    **dict.fromkeys(("CANCELLED", "DELETED", "REVOKED", "TERMINATED"), DISSOLVED),
 }
 NOT_ACTIVE = {
     "ADMINISTRATION",
+    "BANKRUPT",
+    "DEACTIVATED",
+    "INACTIVE",
     "INSOLVENCY_PROCEEDINGS",
+    "INSOLVENT",
+    "IN_ADMINISTRATION",
     "IN_LIQUIDATION",
+    "IN_RECEIVERSHIP",
     "LIQUIDATION",
     "MERGED",
+    "NOT_ACTIVE",
     "PROPOSAL_TO_STRIKE_OFF",
     "RECEIVERSHIP",
+    "SUSPENDED",
     "UNDER_ADMINISTRATION",
     "UNDER_LIQUIDATION",
     "UNDER_RECEIVERSHIP",
     "VOLUNTARY_ARRANGEMENT",
+    "WINDING_UP",
 }
-PIN_STATUSES = {ACTIVE, "INACTIVE", "SUSPENDED", "CANCELLED", "STOPPED", "DORMANT"}
+# KRA's words, and others that providers may use for them.
+PIN_STATUSES = {
+    **{each: each for each in (ACTIVE, "SUSPENDED", "STOPPED", "DORMANT")},
+    **dict.fromkeys(("INACTIVE", "NOT_ACTIVE", "DEACTIVATED", "EXPIRED"), "INACTIVE"),
+    **dict.fromkeys(("BLACKLISTED", "BLOCKED"), "SUSPENDED"),
+    **dict.fromkeys(("CANCELLED", "CANCELED", "CLOSED", "DEREGISTERED"), "CANCELLED"),
+    **dict.fromkeys(("REVOKED", "TERMINATED"), "CANCELLED"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +281,10 @@ def pin_finding(
 
 
 def pin_status(source: str, word: str | None) -> str | None:
-    """Return a register's status of a PIN; log a word that is unknown, and leave it."""
-    if word is None or word in PIN_STATUSES:
-        return word
-    logger.warning("%s returned an unknown status of a PIN: %s", source, word[:40])
-    return None
+    """Return the status for a register's word; log one that is unknown."""
+    if word and word not in PIN_STATUSES:
+        logger.warning("%s returned an unknown status of a PIN: %s", source, word[:40])
+    return PIN_STATUSES.get(word or "")
 
 
 def taxpayer_kind(pin: str | None) -> str | None:
