@@ -16,6 +16,7 @@ from uuid import UUID
 
 import orjson
 from django.db import transaction
+from django.db.models import Q
 
 from monitoring.models import (
     Alert,
@@ -176,9 +177,11 @@ def _compare(report_ids: Sequence[UUID]) -> None:
     rules = {
         rule.pk: rule for rule in locked_rules().filter(runs__report__in=report_ids)
     }
+    # A referee may hold up the end of an earlier run, whose other checks come first.
+    uncompared = Q(report__in=report_ids) | Q(compared_at=None)
     runs = list(
         Run.objects.select_related("report")
-        .filter(report__in=report_ids, rule__in=list(rules))
+        .filter(uncompared, rule__in=list(rules))
         .order_by("rule_id", "number")
     )
     at = now()
@@ -186,7 +189,7 @@ def _compare(report_ids: Sequence[UUID]) -> None:
         (baseline.rule_id, baseline.check_name): baseline
         for baseline in Baseline.objects.filter(rule__in=list(rules))
     }
-    results = _results(report_ids)
+    results = _results([run.report_id for run in runs])
     moved, alerts = set(), []
     for run in runs:
         rule, run_changes, unanswered = rules[run.rule_id], [], []
@@ -235,7 +238,8 @@ def _compare(report_ids: Sequence[UUID]) -> None:
     )
     Alert.objects.bulk_create(alerts)
     record_events([alert_event(a, rules[a.rule_id]) for a in alerts], at)
-    Run.objects.filter(pk__in=[run.pk for run in runs]).update(compared_at=at)
+    ended = Run.objects.filter(rule__in=list(rules), report__in=report_ids)
+    ended.update(compared_at=at)
 
 
 def _results(report_ids: Sequence[UUID]) -> dict[UUID, list[CheckResult]]:

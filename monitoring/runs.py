@@ -3,9 +3,9 @@
 Rule, run, report, charge and the rule's next time are one transaction, so that a time
 runs once, even if processes die or several clusters launch at once.
 
-A job launches due runs in the order of their times, several in one transaction. A run
-that is due while the last one is under way is left out. A rule that cannot be launched,
-or whose workspace is suspended, is put off, so that the rules behind it do not wait.
+A job launches due runs in the order of their times, several in one transaction. A rule
+that cannot be launched, whose last run is under way or whose workspace is suspended is
+put off, so that the rules behind it do not wait. A referee holds up no other check.
 """
 
 from __future__ import annotations
@@ -45,12 +45,15 @@ from monitoring.rules import (
     set_terms,
 )
 from verification.backoffice import audit
+from verification.checks.models import CheckResult
 from verification.checks.packages import packages_of
 from verification.db.base import run_sql
 from verification.db.bulk_insert import Row, Rows
 from verification.db.ids import uuid7
 from verification.jobs.claims import together_or_alone, update_in_batches
 from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
+from verification.providers.registry import REFEREE_CHECK
+from verification.references.models import Reference, ReferenceStatus
 from verification.reports.create import NewReport, create_batches
 from verification.reports.models import Subject
 from verification.reports.request import Catalogue, Order, catalogue
@@ -71,6 +74,8 @@ BUSY_DELAY = timedelta(seconds=1)
 # Rules of a suspended workspace are tried again after this time. When it is resumed,
 # they are released at once.
 SUSPENDED_DELAY = timedelta(hours=1)
+# Rules whose last run is under way are tried again after this time.
+UNDER_WAY_DELAY = timedelta(minutes=10)
 DEFER_FAILED = """
 UPDATE monitoring_rule SET last_error = %(error)s,
     launch_failures = launch_failures + 1,
@@ -323,11 +328,19 @@ def launch_rules(ids: Sequence[UUID], due_by: datetime | None = None) -> None:
     able, blocked = _partition(
         rules, lambda rule: not find_run_obstacle(rule, definitions)
     )
-    free, busy = _partition(able, _is_free(able))
-    paid, unpaid = _partition(free, _can_pay(free, accounts, definitions))
+    asked, under_way = _rules_with_open_checks(able)
+    free, busy = _partition(able, lambda rule: rule.pk not in under_way)
+    for rule in free:
+        if rule.pk in asked:
+            # Not stored: this run leaves out a referee who has not answered yet.
+            rule.check_names = [n for n in rule.check_names if n != REFEREE_CHECK]
+    some, none = _partition(free, lambda rule: bool(rule.check_names))
+    paid, unpaid = _partition(some, _can_pay(some, accounts, definitions))
     for rule in busy:
+        rule.put_off_until = at + UNDER_WAY_DELAY
+    for rule in none:
         rule.next_run_at, rule.put_off_until = _next_run_after(rule, at), None
-    Rule.objects.bulk_update(busy, ["next_run_at", "put_off_until"])
+    Rule.objects.bulk_update([*busy, *none], ["next_run_at", "put_off_until"])
     pause(blocked, PauseReason.CHECK_INACTIVE)
     pause(unpaid, PauseReason.INSUFFICIENT_BALANCE)
     if paid:
@@ -369,18 +382,24 @@ def _partition(
     return passed, failed
 
 
-def _is_free(rules: Iterable[Rule]) -> Callable[[Rule], bool]:
-    """Return a test for one of these rules: has the report of its last run ended?
+def _rules_with_open_checks(rules: Iterable[Rule]) -> tuple[set[UUID], set[UUID]]:
+    """Return the rules that wait for a referee, and those that wait for other checks.
 
     A referee may answer weeks later, and gets one question at a time.
     """
-    last = Run.objects.filter(
-        rule__in=[rule.pk for rule in rules],
-        number=F("rule__runs_made"),
-        report__completed_at=None,
+    rule_id, ids = "report__monitoring_run__rule", [rule.pk for rule in rules]
+    asked = Reference.objects.filter(
+        report__monitoring_run__rule__in=ids, status=ReferenceStatus.PENDING
     )
-    busy = set(last.values_list("rule_id", flat=True))
-    return lambda rule: rule.pk not in busy
+    waiting = dict(asked.values_list("result_id", rule_id))
+    last = CheckResult.objects.filter(
+        report__monitoring_run__rule__in=ids,
+        report__monitoring_run__number=F("report__monitoring_run__rule__runs_made"),
+        report__completed_at=None,
+        completed_at=None,
+    )
+    others = last.exclude(pk__in=waiting).values_list(rule_id, flat=True)
+    return {*waiting.values()}, {*others}
 
 
 def _can_pay(

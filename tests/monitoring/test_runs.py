@@ -6,13 +6,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
 from monitoring import runs as monitoring_runs
-from monitoring.models import Rule, Run
+from monitoring.models import Alert, Rule, Run
 from monitoring.runs import launch_due_runs, release_rules
 from tests.world.clients import Api, person
+from tests.world.employer import ANSWERS, EVIDENCE, employment_item
 from tests.world.logs import log_lines as log_lines
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
 from tests.world.rules import (
+    CHANGING,
     DAY,
     create_rule,
     end_runs,
@@ -24,8 +26,13 @@ from tests.world.rules import (
 )
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.jobs.models import Job
+from verification.references.answers import submit
+from verification.references.models import Reference
 from verification.values.local_time import utc_text
 from workspaces.models import Workspace
+
+# In the sandbox only this referee is asked.
+REFEREE = "referee@sandbox.test"
 
 
 def test_first_run_starts_at_once_and_the_second_a_cadence_later(api: Api):
@@ -92,16 +99,46 @@ def test_run_is_billed_at_the_price_of_its_time(api: Api):
     assert movements(api) == [("CHARGE", -50, 1), ("CHARGE", -75, 1)]
 
 
-def test_run_that_is_due_while_the_last_is_under_way_is_left_out(api: Api):
-    made = Rule.objects.get(pk=create_rule(api)["id"])
+def test_run_waits_while_the_last_is_under_way(api: Api):
+    made = Rule.objects.get(pk=create_rule(api, cadence="MONTHLY")["id"])
 
-    assert launch_runs() == []
+    assert launch_runs(31 * DAY) == []
 
     made.refresh_from_db()
-    assert made.next_run_at == made.starts_at + 2 * DAY
+    assert made.next_run_at < now() < made.put_off_until
     assert movements(api) == [("CHARGE", -50, 1)]
     end_runs()
-    assert [run.number for run in launch_runs()] == [2]
+    assert launch_runs(timedelta(0)) == []
+    assert [run.number for run in launch_runs(timedelta(minutes=10))] == [2]
+
+
+def test_run_leaves_out_a_referee_who_has_not_answered(api: Api):
+    asked = employment_item(idNumber=CHANGING, refereeEmail=REFEREE)["subject"]
+    create_rule(api, "IDENTITY", "EMPLOYER_VERIFICATION", subject=asked)
+    create_rule(api, "EMPLOYER_VERIFICATION", subject=asked)
+    run_rules(api)
+
+    for _ in range(2):
+        move_rules_back(DAY)
+        run_rules(api)
+
+    first, second, third = Run.objects.filter(rule__check_names__len=2).order_by(
+        "number"
+    )
+    assert first.report.completed_at is None
+    assert first.compared_at is None
+    assert [*second.report.results.values_list("name", "price")] == [("IDENTITY", 50)]
+    assert third.report.status == "READY"
+    # Also that of the second run, with the first
+    assert Alert.objects.filter(report=second.report_id).count() == 1
+    assert Run.objects.count() == 4
+    assert Reference.objects.count() == 2
+    assert not Rule.objects.filter(next_run_at__lte=now()).exists()
+    submit(first.report.references.get().pk, 1, ANSWERS, EVIDENCE)
+    api.work()
+    move_rules_back(DAY)
+    run_rules(api)
+    assert Reference.objects.count() == 3
 
 
 def test_three_missed_times_lead_to_one_run(api: Api):

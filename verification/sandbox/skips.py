@@ -205,10 +205,8 @@ def _launch_run(rule: Rule, row_id: UUID) -> str | None:
     if rule.pause_reason:
         reason = PauseReason(rule.pause_reason).label
         return f"The rule was paused and did not run. {reason}."
-    if rule.put_off_until:
-        raise NothingDue("The workspace is suspended, so its rules do not run.")
     if rule.runs_made == runs_made:
-        raise NothingDue("A run of the rule is under way.")
+        raise NothingDue("A run of the rule is under way, or its workspace suspended.")
     return None
 
 
