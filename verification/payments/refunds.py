@@ -148,7 +148,7 @@ def approve_refund(refund_id: UUID, *, by: StaffActor) -> Refund:
         raise NotRefundable("The payer disputes this money at their bank: reject it.")
     if ReviewFlag.REFUNDED_ELSEWHERE in refund.checkout.review_flags:
         raise NotRefundable(
-            "Money was refunded at the provider: settle that review flag first."
+            "Money was refunded at the provider: reject it, or clear that flag first."
         )
     _approve(refund)
     return refund
