@@ -108,7 +108,11 @@ def test_another_name_is_flagged(prembly: FakePrembly, check: str):
         ),
         *(
             ({}, {"date_of_death": day}, [], None)
-            for day in ("last year", "1970-01-01", "2199-01-01")
+            # The last two are before and on the date of birth.
+            for day in (
+                *("last year", "1970-01-01", "2199-01-01"),
+                *("1989-01-31", "1990-01-31"),
+            )
         ),
         # Words in place of a missing name are no name.
         *(

@@ -224,7 +224,7 @@ def _same_birth(stated: str, told: str) -> Likeness | None:
     return None if is_unsure or told == EPOCH else "NO_MATCH"
 
 
-def is_death(record: Record, *keys: str) -> bool | None:
+def is_death(record: Record, *keys: str, born_on: str | None) -> bool | None:
     """Return whether one of the members is a date of death, or None if it is unclear.
 
     For living people registers write "N/A" or a nil date, as 0001-01-01, 1900-01-01 or
@@ -234,10 +234,12 @@ def is_death(record: Record, *keys: str) -> bool | None:
     if text in NIL or not re.search("[1-9a-z]", text):
         return False
     day = record.day(*keys)
-    if day in {None, EPOCH} or f"{now():%Y-%m-%d}" < str(day) < "9999":
-        logger.warning("a register returned a date of death that is no date")
+    if day and not LAST_NIL_DAY < day < "9999":
+        return False
+    if day in {None, EPOCH} or not (born_on or "") < str(day) <= f"{now():%Y-%m-%d}":
+        logger.warning("a register returned a date of death that is none")
         return None
-    return LAST_NIL_DAY < str(day) < "9999"
+    return True
 
 
 def pin_finding(

@@ -169,6 +169,7 @@ def _code(answer: Any) -> str:
 
 def identity(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
     found = data or Answer()
+    born_on = found.day("date_of_birth", "dob")
     person = findings.Person(
         name=found.text("identity_name", "full_name")
         or join_words(
@@ -176,12 +177,12 @@ def identity(subject: Subject, data: Answer | None, **evidence: Any) -> Finding:
             found.text("other_name"),
             found.text("surname", "last_name"),
         ),
-        born_on=found.day("date_of_birth", "dob"),
+        born_on=born_on,
         gender=found.text("gender"),
         serial_number=found.text("serial_number", "id_serial_number"),
         citizenship=found.text("citizenship"),
         place_of_birth=found.text("place_of_birth"),
-        is_dead=findings.is_death(found, "date_of_death", "dod"),
+        is_dead=findings.is_death(found, "date_of_death", "dod", born_on=born_on),
     )
     return findings.identity_finding(subject, person if data else None, **evidence)
 

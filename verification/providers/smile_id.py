@@ -338,14 +338,15 @@ def identity(subject: Subject, answer: Answer | None, **evidence: Any) -> Findin
             for key, value in found.record("FullData").items()
         }
     )
+    born_on = found.day("DOB")
     person = findings.Person(
         name=found.text("FullName"),
-        born_on=found.day("DOB"),
+        born_on=born_on,
         gender=found.text("Gender"),
         serial_number=more.text("serialnumber"),
         citizenship=more.text("citizenship"),
         place_of_birth=more.text("placeofbirth"),
-        is_dead=findings.is_death(more, "dateofdeath", "dod"),
+        is_dead=findings.is_death(more, "dateofdeath", "dod", born_on=born_on),
     )
     return findings.identity_finding(subject, person if answer else None, **evidence)
 
