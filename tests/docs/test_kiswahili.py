@@ -98,6 +98,18 @@ def test_text_has_one_translation_in_all_catalogues():
     assert {id: said for id, said in found.items() if len(said) > 1} == {}
 
 
+@pytest.mark.parametrize(
+    ("english", "kiswahili"),
+    [("workspace", "kazi"), ("receiver", "kipoke")],
+)
+def test_text_names_a_thing_by_its_word(english: str, kiswahili: str):
+    for path in ROOT.glob("verification/*/locale/sw/LC_MESSAGES/django.po"):
+        with path.open("rb") as file:
+            for message in read_po(file):
+                if re.search(rf"\b{english}", str(message.id)):
+                    assert kiswahili in str(message.string).lower(), message.id
+
+
 def test_no_text_of_a_library_replaces_ours():
     with override("sw"):
         for path in ROOT.glob("verification/*/locale/sw/LC_MESSAGES/django.po"):
