@@ -142,6 +142,8 @@ class Rule(DatedRow):
     last_error = models.CharField(max_length=100, blank=True, default="", db_default="")
     # The number of runs so far.
     runs_made = models.PositiveIntegerField(default=0)
+    # The check that the next run leaves out. Not stored: each launch finds it anew.
+    left_out = ""
     created_by = models.CharField(max_length=100)
 
     class Meta:

@@ -105,9 +105,11 @@ def order_of(rule: Rule, definitions: Catalogue, package: CheckPackage | None) -
     `package` is the present one of the rule, whose price holds while it has the same
     checks as the rule.
     """
+    checks = [definitions[name] for name in rule.check_names]
     return Order(
         subject=Subject(rule.subject),
-        definitions=[definitions[name] for name in rule.check_names],
+        definitions=[check for check in checks if check.name != rule.left_out],
+        left_out=[check for check in checks if check.name == rule.left_out],
         purpose=PURPOSE,
         consent=_consent_of(rule, definitions),
         payment_mode=PaymentMode.SELF.value,
@@ -126,7 +128,8 @@ def price_of(
 ) -> Decimal:
     """Return today's price of a run. The rule must be able to run."""
     checks = [definitions[name] for name in rule.check_names]
-    return sum(check_prices(checks, package), Decimal(0))
+    prices = zip(rule.check_names, check_prices(checks, package), strict=True)
+    return sum((price for name, price in prices if name != rule.left_out), Decimal(0))
 
 
 def find_run_obstacle(rule: Rule, definitions: Catalogue) -> str:

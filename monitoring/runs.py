@@ -332,9 +332,9 @@ def launch_rules(ids: Sequence[UUID], due_by: datetime | None = None) -> None:
     free, busy = _partition(able, lambda rule: rule.pk not in under_way)
     for rule in free:
         if rule.pk in asked:
-            # Not stored: this run leaves out a referee who has not answered yet.
-            rule.check_names = [n for n in rule.check_names if n != REFEREE_CHECK]
-    some, none = _partition(free, lambda rule: bool(rule.check_names))
+            # The others do not wait for a referee who has not answered yet.
+            rule.left_out = REFEREE_CHECK
+    some, none = _partition(free, lambda rule: rule.check_names != [rule.left_out])
     paid, unpaid = _partition(some, _can_pay(some, accounts, definitions))
     for rule in busy:
         rule.put_off_until = at + UNDER_WAY_DELAY

@@ -6,6 +6,7 @@ import pytest
 
 from monitoring.models import PauseReason, Rule
 from tests.world.clients import Api, error_codes
+from tests.world.employer import employment_item
 from tests.world.packages import LOAN, create_package, prices
 from tests.world.rules import end_runs, launch_runs, rule_request, top_up_account
 from verification.checks.models import CheckPackage
@@ -97,6 +98,17 @@ def test_rule_of_a_deactivated_package_goes_on(api: Api):
     CheckPackage.objects.filter(pk=package.pk).update(active=False)
 
     assert sum(run_prices(api)) == 200
+
+
+def test_run_without_the_referee_costs_the_shares_of_the_others(live_api: Api):
+    create_package(checks=["IDENTITY", "EMPLOYER_VERIFICATION"], price="11.00")
+    top_up_account(live_api, 12)
+    create(live_api, subject=employment_item()["subject"])
+    live_api.work()
+
+    (run,) = launch_runs()
+
+    assert prices(live_api, str(run.report_id)) == [1]
 
 
 def test_rules_of_two_workspaces_have_their_own_packages(api: Api, another_api: Api):

@@ -172,14 +172,17 @@ def price_orders(
     requests = [
         PriceRequest(
             order.subject,
-            order.definitions,
+            [*order.definitions, *order.left_out],
             may_reuse(order.reuse, order.subject),
             order.package,
             order.monitoring_id or report_id,
         )
         for order, report_id in zip(orders, report_ids, strict=False)
     ]
-    return price(requests, workspace_id, environment, at)
+    priced = price(requests, workspace_id, environment, at)
+    for order, one in zip(orders, priced, strict=True):
+        del one.lines[len(order.definitions) :]
+    return priced
 
 
 def may_reuse(requested: bool | None, subject: Subject) -> bool:
