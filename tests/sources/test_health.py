@@ -174,6 +174,11 @@ def test_check_is_as_available_as_its_sources(live_api, two):
     count_calls("first", {"ANSWERED": 1, "UNAVAILABLE": 9})
     assert available(live_api)["status"] == "DEGRADED"
 
+    # The rest has ended, and no call has succeeded since.
+    SourceMinute.objects.all().delete()
+    rests("first", -1)
+    assert available(live_api)["status"] == "DEGRADED"
+
     rests("first")
     assert available(live_api)["status"] == "DEGRADED"
 

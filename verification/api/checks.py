@@ -67,9 +67,9 @@ class AvailabilityBody(Shape):
     """
 
     status: Annotated[Status, enumeration("AvailabilityStatus", get_args(Status))]
-    """DEGRADED: the source often gives no answer, or another source stands in for it.
-    UNAVAILABLE: the service calls no source at present. Checks wait, and fail if that
-    lasts."""
+    """DEGRADED: the source often gives no answer, has not answered since a rest, or
+    another source stands in for it. UNAVAILABLE: the service calls no source at
+    present. Checks wait, and fail if that lasts."""
     success_rate: float | None
     """The share of calls that were answered, 0 to 1; null without calls."""
     median_ms: int | None

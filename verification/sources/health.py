@@ -230,7 +230,8 @@ def availability(check: str, environment: str, country: str) -> tuple[Status, He
     fails_often = (
         rate is not None and rate < MIN_SUCCESS_RATE and first.health.calls >= MIN_CALLS
     )
-    is_degraded = fails_often or first is not states[0]
+    # After a rest nobody knows whether the source is back, until a call succeeds.
+    is_degraded = fails_often or first.resting_until or first is not states[0]
     return ("DEGRADED" if is_degraded else "AVAILABLE"), first.health
 
 
@@ -240,8 +241,12 @@ def health_of(source: str) -> Health:
 
 
 class _State(NamedTuple):
-    rests: bool = False
+    resting_until: datetime | None = None
     health: Health = Health()
+
+    @property
+    def rests(self) -> bool:
+        return self.resting_until is not None and self.resting_until > now()
 
 
 def _state(source: str) -> _State:
@@ -250,9 +255,10 @@ def _state(source: str) -> _State:
 
 
 def _states() -> dict[str, _State]:
-    resting = Source.objects.filter(resting_until__gt=now())
-    rests, health = set(resting.values_list("name", flat=True)), health_by_source()
+    tripped = Source.objects.filter(resting_until__isnull=False)
+    rests = dict(tripped.values_list("name", "resting_until"))
+    health = health_by_source()
     return {
-        name: _State(name in rests, health.get(name, Health()))
-        for name in rests | health.keys()
+        name: _State(rests.get(name), health.get(name, Health()))
+        for name in rests.keys() | health.keys()
     }

@@ -364,9 +364,10 @@ def _source_figures() -> Iterator[Metric]:
     doubts = dict.fromkeys(sources, 0) | count_calls_in_doubt()
     text = "Paid calls without a known answer that staff have not settled."
     yield _gauges("source_calls_in_doubt", text, doubts, "source")
-    tripped = Source.objects.filter(resting_until__gt=now())
+    # A rest that has ended counts until a call succeeds: alerts need a steady figure.
+    tripped = Source.objects.filter(resting_until__isnull=False)
     resting = set(tripped.values_list("name", flat=True))
-    text = "1 while a live source is not called because it did not answer, else 0."
+    text = "1 from the first rest of a live source until it answers again, else 0."
     rests = {name: name in resting for name in sources}
     yield _gauges("source_resting", text, rests, "source")
     calls: dict[tuple[str, str], int] = {}
