@@ -197,6 +197,9 @@ def test_date_in_another_format_is_left_out(metropol: FakeMetropol, day):
     [
         ({"has_fraud": True}, ["FRAUD_ALERT"], 95),
         ({"has_fraud": None}, [], None),
+        # A bad credit score alone does not make an open answer whole.
+        ({"has_fraud": None, "credit_score": 600}, [], None),
+        ({"has_fraud": None, "credit_score": 410}, ["LOW_CREDIT_SCORE"], 70),
         (
             {"no_of_bounced_cheques": {"last_12_months": 2}},
             ["BOUNCED_CHEQUES"],

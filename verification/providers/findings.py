@@ -426,14 +426,14 @@ def build_finding(
     is the comparison of the names.
     """
     scores = [SCORES[code] for code in flags]
+    # An incomplete finding has a score only if a flag is risky by itself.
+    is_scored = known or max(scores, default=0) >= MEDIUM
+    scores.append(CLEAR)
     if credit_score is not None:
         scores.append(round(100 * (900 - credit_score) / 700))
-    if known:
-        scores.append(CLEAR)
     return Finding(
         summary=summary,
-        # An incomplete finding keeps a score that is risky by itself.
-        score=max(scores) if known or max(scores, default=0) >= MEDIUM else None,
+        score=max(scores) if is_scored else None,
         details=details,
         provider=source,
         flags=[Flag(code, severity(code), text) for code, text in flags.items()],
