@@ -284,6 +284,20 @@ def test_message_fails_after_three_days_without_the_mail_server(settings: Any):
     assert (row.status, row.error) == ("FAILED", "UNREACHABLE")
 
 
+def test_codes_are_sent_first_and_messages_of_the_sandbox_last():
+    rows = [
+        enqueue(email_message("sandbox", sandbox=True)),
+        enqueue(email_message("sandbox:code", kind=Kind.CONSENT_CODE, sandbox=True)),
+        enqueue(email_message("request")),
+        enqueue(email_message("code", kind=Kind.ACCESS_CODE)),
+    ]
+
+    claimed = [claim() for _ in rows]
+
+    causes = [row.cause for row in claimed if row]
+    assert causes == ["code", "request", "sandbox:code", "sandbox"]
+
+
 def test_code_is_not_sent_after_its_lifetime(mail_server: MailServer):
     row = enqueue(email_message())
     Notification.objects.update(

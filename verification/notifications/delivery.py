@@ -27,6 +27,7 @@ from verification.jobs.queue import beat, job
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
     CHOSEN_KINDS,
+    CODE_KINDS,
     OWN_DATA_KINDS,
     Channel,
     Kind,
@@ -37,7 +38,6 @@ from verification.notifications.models import (
     RefusedAddress,
 )
 from verification.notifications.recipients import (
-    CODE_KINDS,
     address_hash,
     count_or_withhold,
 )
@@ -73,6 +73,13 @@ LONGEST_REST = timedelta(minutes=1)
 MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
+# A visitor waits for a code, and the sandbox's messages must not delay others.
+TURNS = (
+    Q(kind__in=CODE_KINDS, sandbox=False),
+    Q(sandbox=False),
+    Q(kind__in=CODE_KINDS, sandbox=True),
+    Q(sandbox=True),
+)
 # Answers about the mailbox or its domain (RFC 5321, RFC 7504), if their text names it
 # and does not say that it is full or busy, or that the server refuses this sender: by
 # its number (RFC 3463), or in words of mail servers. One word too many costs retries;
@@ -164,20 +171,24 @@ def _postpone(channel: str, until: datetime) -> None:
 
 
 def claim() -> Notification | None:
-    """Claim the notification that has been due longest, and count the attempt.
+    """Claim the longest due notification of the first turn, and count the attempt.
 
     The claim counts it, so that the attempts of a message that kills its sender end. If
     the sender before has died, it may have sent the message.
     """
     due = waiting_notifications().filter(next_attempt_at__lte=Now())
-    claimed = claim_due(
-        due.order_by("next_attempt_at", "pk")[:1],
-        "fence = fence + 1, attempts = attempts + 1, "
-        "doubts = doubts + (leased_until IS NOT NULL)::int, "
-        "next_attempt_at = lease.ends, leased_until = lease.ends",
-        LEASE,
-    )
-    return claimed[0] if claimed else None
+    for turn in TURNS:
+        claimed = claim_due(
+            # Not by id: that would sort all that have waited for one server's return.
+            due.filter(turn).order_by("next_attempt_at")[:1],
+            "fence = fence + 1, attempts = attempts + 1, "
+            "doubts = doubts + (leased_until IS NOT NULL)::int, "
+            "next_attempt_at = lease.ends, leased_until = lease.ends",
+            LEASE,
+        )
+        if claimed:
+            return claimed[0]
+    return None
 
 
 def attempt(notification: Notification, mailer: Mailer) -> Outcome:

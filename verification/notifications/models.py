@@ -104,6 +104,8 @@ OWN_DATA_KINDS = frozenset(
         Kind.REVIEW_ANSWER,
     }
 )
+# Messages that a visitor of the recipient's link has asked for.
+CODE_KINDS = (Kind.ACCESS_CODE, Kind.CONSENT_CODE)
 # Messages that a workspace can cause before it is live, to people who never agreed.
 NEWCOMER_KINDS = frozenset({Kind.INVITATION, Kind.SANDBOX_ADDRESS})
 # Messages to people who may not know the workspace, and who can block it.
@@ -242,6 +244,17 @@ class Notification(DatedRow):
                 fields=["next_attempt_at"],
                 condition=Q(next_attempt_at__isnull=False),
                 name="notifications_due",
+            ),
+            # The claims that come before it: codes, and other messages of production.
+            models.Index(
+                fields=["sandbox", "next_attempt_at"],
+                condition=Q(kind__in=CODE_KINDS, next_attempt_at__isnull=False),
+                name="notifications_codes_due",
+            ),
+            models.Index(
+                fields=["next_attempt_at"],
+                condition=Q(sandbox=False, next_attempt_at__isnull=False),
+                name="notifications_live_due",
             ),
             # The list of failed messages in the admin.
             models.Index(

@@ -31,6 +31,7 @@ from verification.db.base import run_sql
 from verification.db.encryption import keyed_hash
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
+    CODE_KINDS,
     NEWCOMER_KINDS,
     OWN_DATA_KINDS,
     THIRD_PARTY_KINDS,
@@ -142,8 +143,6 @@ RECEIPT_KINDS = frozenset(
     Kind.REVIEW_ANSWER,
 }
 RECEIPTS_PER_REQUEST = 5
-# Messages that a visitor of the recipient's link has asked for.
-CODE_KINDS = frozenset({Kind.CONSENT_CODE, Kind.ACCESS_CODE})
 LIMITED_KINDS = BLOCKABLE_KINDS | OWN_DATA_KINDS
 # Kinds that use up no requests, by the name of their count: others cause requests, the
 # recipient these. Anybody can cause MY_DATA.
