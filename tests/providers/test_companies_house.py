@@ -127,11 +127,19 @@ def test_status_maps_to_a_result(companies_house, words, detail, status, score):
         assert answer.score == score
 
 
-def test_flag_has_the_words_of_the_register(companies_house):
-    detail = {"company_status_detail": "active-proposal-to-strike-off"}
-    companies_house.profile = detail
+@pytest.mark.parametrize(
+    ("detail", "message"),
+    [
+        ("active-proposal-to-strike-off", "says: “proposal to strike off”."),
+        # One word stands for several of the register's.
+        ("", "records the company as dissolved."),
+    ],
+)
+def test_flag_quotes_only_words_of_the_register(companies_house, detail, message):
+    profile = {"company_status": "removed", "company_status_detail": detail}
+    companies_house.profile = profile
 
-    assert "“proposal to strike off”" in finding_of(companies_house).summary
+    assert finding_of(companies_house).summary.endswith(message)
 
 
 def test_unknown_status_is_logged_and_undecided(companies_house, caplog):

@@ -324,7 +324,10 @@ def company_finding(
         return undecided_company_finding(subject, reason, source, **evidence)
     if company is None:
         flags = {"COMPANY_NOT_FOUND": "The business register has no such number."}
-    elif status in {DISSOLVED, *NOT_ACTIVE}:
+    elif status == DISSOLVED:
+        message = "The business register records the company as dissolved."
+        flags["COMPANY_DISSOLVED"] = message
+    elif status in NOT_ACTIVE:
         state = str(status).lower().replace("_", " ")
         flags["COMPANY_DISSOLVED"] = f"The business register says: “{state}”."
     is_told = status in {ACTIVE, DISSOLVED, *NOT_ACTIVE}
