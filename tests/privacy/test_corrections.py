@@ -370,8 +370,10 @@ def test_reruns_of_a_correction_are_limited(api: Api, monkeypatch: pytest.Monkey
     assert refusal(rerun, correction.pk, reviewer()) == Obstacle.RUN_TOO_OFTEN
 
 
-def test_rerun_waits_while_the_workspace_is_suspended(api: Api):
+@pytest.mark.parametrize("status", ["READY", "CANCELLED"])
+def test_rerun_waits_while_the_workspace_is_suspended(api: Api, status: str):
     correction = in_review(api)
+    Report.objects.update(status=status)
     api.workspace.suspend("fraud?")
 
     row = run_again(api, correction)

@@ -237,8 +237,8 @@ def _outcome_without_call(claimed: Claim) -> Outcome | None:
     consent = getattr(report, "consent", None)
     if consent and not consent.is_given:
         return Cancelled()
-    # A cancelled report only waits for an answer that is billed.
-    is_cancelled = report.status == ReportStatus.CANCELLED
+    # A cancelled report waits for a billed answer, which that of a re-run is not.
+    is_cancelled = report.status == ReportStatus.CANCELLED and not claimed.is_rerun
     if report.workspace.is_suspended and not is_cancelled:
         return Retry(now() + SUSPENDED_PAUSE, tries=claimed.tries)
     if claimed.claims > MAX_CLAIMS:
