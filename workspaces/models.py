@@ -36,6 +36,8 @@ MIN_RETENTION_DAYS = {Environment.PRODUCTION: 7, Environment.SANDBOX: 1}
 MAX_RETENTION_DAYS = 3650
 # Eight weeks
 MAX_DECISION_HOURS = 1344
+# Why a workspace is suspended that an owner has closed
+CLOSED_REASON = "Closed by its owner"
 
 
 def retention_field(environment: Environment) -> models.PositiveIntegerField:

@@ -28,12 +28,10 @@ from verification.consents.subject_decisions import Evidence, decline
 from verification.console import workspace as workspace_pages
 from verification.console.base import page_number
 from verification.console.words import STATES, WORDS
-from verification.console.workspace import CLOSED_REASON, SettingsForm
+from verification.console.workspace import SettingsForm
 from verification.decisions.case_list import Standing
 from verification.decisions.models import DecisionStatus
 from verification.golive.models import Status as GoLive
-from verification.jobs.models import Job
-from verification.jobs.names import JobName
 from verification.notifications.models import (
     Channel,
     DailyCount,
@@ -55,6 +53,7 @@ from verification.reports.status import record_note
 from webhooks.models import Attempt, Configuration, DeliveryStatus
 from workspaces import keys, members
 from workspaces.models import (
+    CLOSED_REASON,
     Account,
     ApiKey,
     Invitation,
@@ -694,9 +693,7 @@ def test_closed_workspace_stops_and_keeps_its_data(owner, api):
     owner.post("members", {"email": "new@people.test", "role": "ADMIN"})
 
     owner.post("settings-close", {"password": PASSWORD})
-    cancel_open_reports(
-        *Job.objects.get(function=JobName.CANCEL_OPEN_REPORTS).arguments
-    )
+    cancel_open_reports()
 
     workspace = Workspace.objects.get()
     assert workspace.suspension_reason == CLOSED_REASON

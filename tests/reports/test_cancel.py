@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from tests.world.clients import HOSTED, Api, company, error_codes, person
@@ -15,6 +17,9 @@ from tests.world.threads import run_at_once
 from verification.checks.due_checks import claim
 from verification.checks.models import CheckDefinition
 from verification.checks.results import Cancelled, Completed, Failed, record_outcomes
+from verification.reports import ends
+from verification.reports.models import Report
+from workspaces.models import CLOSED_REASON
 
 CHARGED = ("CHARGE", -50, 1)
 BACK = ("REVERSAL", 50, 1)
@@ -182,6 +187,24 @@ def test_report_cancelled_while_running_pays_for_what_ran(api: Api):
     assert {report["status"] for report in ended} <= {"READY", "CANCELLED"}
     completed = sum(statuses(report).count("COMPLETED") for report in ended)
     assert api.account.balance == -50 * completed
+
+
+def test_cancellation_of_open_reports_ends_when_the_workspace_is_resumed(
+    api: Api, monkeypatch
+):
+    api.create(person(), person())
+    api.workspace.suspend(CLOSED_REASON)
+    end_early = ends.end_early
+
+    def end_and_resume(*arguments: Any, **more: Any) -> None:
+        end_early(*arguments, **more)
+        api.workspace.resume()
+
+    monkeypatch.setattr(ends, "end_early", end_and_resume)
+    for _ in range(2):
+        ends.cancel_open_reports()
+
+    assert Report.objects.filter(status="CANCELLED").count() == 1
 
 
 def test_cancelled_report_shows_no_consent_link(api: Api):

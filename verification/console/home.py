@@ -32,7 +32,6 @@ from verification.console.figures import (
     percent,
 )
 from verification.console.needs import needs_of
-from verification.console.workspace import CLOSED_REASON
 from verification.decisions.case_list import standings_of
 from verification.decisions.notices import reports_under_correction
 from verification.figures.summary import Days, Figures, read_steps
@@ -44,7 +43,7 @@ from verification.web.pages import private_page
 from webhooks.models import Configuration
 from workspaces.create import create_own_workspace
 from workspaces.members import Permission, has_permission
-from workspaces.models import ApiKey, Member, Role
+from workspaces.models import CLOSED_REASON, ApiKey, Member, Role
 
 # The number of reports on the home page
 NEWEST = 6

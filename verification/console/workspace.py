@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -23,7 +22,6 @@ from verification.accounts.forms import PublicNameField
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.checks.models import CheckResult
 from verification.console.base import (
-    MEMBER,
     PAGE_SIZE,
     Place,
     member_required,
@@ -40,9 +38,7 @@ from verification.db.base import ResultPage
 from verification.decisions.notices import reports_under_correction
 from verification.documents.statements import statement_response
 from verification.golive import names
-from verification.jobs.queue import schedule_job
 from verification.privacy.retention import MAX_COUNT, count_expired
-from verification.reports.ends import cancel_open_reports
 from verification.reports.models import Report
 from verification.values.clock import now
 from verification.web.pages import REQUIRED_ERROR
@@ -51,6 +47,7 @@ from webhooks.models import Configuration
 from workspaces import rate_limits, statements
 from workspaces.members import Permission, require_permission, withdraw_all_invitations
 from workspaces.models import (
+    CLOSED_REASON,
     MAX_RETENTION_DAYS,
     MIN_RETENTION_DAYS,
     Account,
@@ -147,7 +144,6 @@ class CloseForm(forms.Form):
         return password
 
 
-CLOSED_REASON = "Closed by its owner"
 PASSWORDS_PER_MINUTE = 5
 
 
@@ -246,7 +242,7 @@ def close(place: Place) -> HttpResponse:
 def close_workspace(actor: Member) -> bool:
     """Suspend a workspace and all that works for it; nothing is deleted.
 
-    A job cancels the reports that have not ended.
+    `reports.ends` cancels the reports that have not ended.
     Its consents and reports stay provable until their retention ends. Returns False
     if it was suspended already. Raises NotAllowed.
     """
@@ -265,9 +261,6 @@ def close_workspace(actor: Member) -> bool:
     withdraw_all_invitations(workspace)
     receivers = Configuration.objects.filter(workspace=workspace)
     receivers.update(enabled=False, updated_at=moment, **HEALTHY_STATE)
-    # By then the orders of requests under way are there, too.
-    at = moment + timedelta(minutes=1)
-    schedule_job(cancel_open_reports, workspace.pk, f"{MEMBER}{actor.pk}", at=at)
     return True
 
 

@@ -93,7 +93,7 @@ class JobName(StrEnum):
         "verification.references.requests.remind_and_expire_references",
         10,
     )
-    CANCEL_OPEN_REPORTS = "verification.reports.ends.cancel_open_reports"
+    CANCEL_OPEN_REPORTS = "verification.reports.ends.cancel_open_reports", 10
     PURGE_IDEMPOTENCY_RECORDS = (
         "verification.reports.idempotency.purge_idempotency_records",
         60,

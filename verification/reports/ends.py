@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +27,7 @@ from verification.decisions.models import PolicyState, PolicyVersion
 from verification.jobs.claims import sweep
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
-from verification.jobs.queue import job, job_row, notify_on_commit, schedule_job
+from verification.jobs.queue import job, job_row, notify_on_commit
 from verification.payments.models import PaymentStatus
 from verification.payments.refunds import refund_parts
 from verification.payments.settlement import close_checkouts
@@ -49,12 +49,13 @@ from verification.values.clock import now
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
 from workspaces.ledger import Kind, Movement, account_of, book
-from workspaces.models import Account, Client
+from workspaces.models import CLOSED_REASON, Account, Client
 
 # Results that no worker has; an early end cancels them and gives their price back.
 UNCLAIMED = Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
 # A client's cancellation also leaves those whose answer the source still owes.
 UNCALLED = UNCLAIMED & ~ARE_AT_SOURCE
+OF_CLOSED = {"workspace__suspension_reason": CLOSED_REASON}
 
 
 @dataclass(slots=True)
@@ -186,25 +187,18 @@ def cancel(client: Client, report_id: UUID) -> Report:
 
 
 @job
-def cancel_open_reports(workspace_id: str, actor: str) -> None:
-    """Cancel the reports of a closed workspace, whose payers get their money back."""
-    unended = Report.objects.filter(
-        workspace=UUID(workspace_id),
-        workspace__suspended_at__isnull=False,
-        completed_at=None,
-    )
-    sweep(unended, lambda report_id: _cancel_open_report(report_id, actor))
-    if unended.exists():
-        at = now() + timedelta(minutes=1)
-        schedule_job(cancel_open_reports, workspace_id, actor, at=at)
+def cancel_open_reports() -> None:
+    """Cancel the reports of closed workspaces, whose payers get their money back."""
+    sweep(Report.objects.filter(**OF_CLOSED, completed_at=None), _cancel_open_report)
 
 
 @transaction.atomic
-def _cancel_open_report(report_id: UUID, actor: str) -> None:
-    report = locked_reports().get(pk=report_id)
+def _cancel_open_report(report_id: UUID) -> None:
+    # Staff may have resumed the workspace.
+    report = locked_reports().get(pk=report_id, **OF_CLOSED)
     if not report.is_ended:
         target = ReportStatus.CANCELLED
-        end_early(report, target, "cancelled", actor, now(), stopped=UNCALLED)
+        end_early(report, target, "cancelled", "service", now(), stopped=UNCALLED)
 
 
 def end_early(
