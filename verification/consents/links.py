@@ -49,6 +49,7 @@ from verification.reports.hosted_links import (
     NotRenewable,
     cancel_requests,
     code_cause,
+    is_over,
     make_link,
     require_resend_interval,
 )
@@ -126,8 +127,8 @@ class ConsentLinks(ClientLinks[Consent]):
 
     def require_renewable(self, report: Report, row: Consent, at: datetime) -> None:
         is_draft = report.status == ReportStatus.DRAFT
-        is_over = row.expires_at is not None and row.expires_at <= at
-        waits = row.status == ConsentStatus.PENDING and not is_over
+        is_late = is_over(row, at)
+        waits = row.status == ConsentStatus.PENDING and not is_late
         # A report whose link is over has failed, even if no job has recorded that yet.
         is_awaited = report.status == ReportStatus.PENDING_CONSENT and waits
         is_hosted = row.mode == Consent.Mode.SERVICE_HOSTED
@@ -136,7 +137,7 @@ class ConsentLinks(ClientLinks[Consent]):
         ):
             is_unattested = waits and not is_hosted
             message = ConsentGap.NOT_ATTESTED if is_unattested else ""
-            status = ConsentStatus.EXPIRED if is_over else row.status
+            status = ConsentStatus.EXPIRED if is_late else row.status
             raise ConsentNotRenewable(status, message)
 
     def absence(self, report: Report) -> ConsentNotRenewable:
@@ -188,13 +189,13 @@ class ConsentLinks(ClientLinks[Consent]):
         if row.status not in UNANSWERED_STATUSES:
             return ""
         why = "LOCKED" if row.is_locked_for_good else "EXPIRED"
-        if row.expires_at is None or row.expires_at > at:
+        if not is_over(row, at):
             return why if row.is_locked_for_good and not report.is_ended else ""
         if report.status == ReportStatus.DRAFT:
             return "" if self.can_visitor_renew(report) else why
         # A report whose link is over has failed, even if no job has recorded that yet.
-        is_over = report.status in {ReportStatus.PENDING_CONSENT, ReportStatus.FAILED}
-        return why if is_over else ""
+        is_late = report.status in {ReportStatus.PENDING_CONSENT, ReportStatus.FAILED}
+        return why if is_late else ""
 
 
 consent_links = ConsentLinks()

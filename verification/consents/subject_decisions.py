@@ -44,7 +44,7 @@ from verification.providers.name_comparison import (
 )
 from verification.reports.create import blocked_check_reason
 from verification.reports.ends import end_early
-from verification.reports.hosted_links import cancel_requests, start_period
+from verification.reports.hosted_links import cancel_requests, is_over, start_period
 from verification.reports.models import Report, ReportStatus, SubjectType
 from verification.reports.objections import lift_restriction
 from verification.reports.status import (
@@ -249,7 +249,7 @@ def _require_open(
         raise ConsentClosed("REPLACED")
     if consent.status != ConsentStatus.PENDING:
         raise ConsentClosed(consent.status)
-    if consent.expires_at is None or consent.expires_at <= at:
+    if consent.expires_at is None or is_over(consent, at):
         raise ConsentClosed(ConsentStatus.EXPIRED)
     if report.status not in {ReportStatus.DRAFT, ReportStatus.PENDING_CONSENT}:
         raise ConsentClosed("REPORT_ENDED")

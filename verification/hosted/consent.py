@@ -77,7 +77,12 @@ from verification.payments.models import Checkout
 from verification.payments.payer_messages import payer_of
 from verification.privacy import withdrawals
 from verification.reports.create import blocked_check_reason
-from verification.reports.hosted_links import ResendTooSoon, start_period
+from verification.reports.hosted_links import (
+    ResendTooSoon,
+    is_over,
+    link_end,
+    start_period,
+)
 from verification.reports.models import (
     PaymentMode,
     Report,
@@ -197,7 +202,7 @@ def stage_of(consent: Consent, visit: Visit, at: datetime) -> Stage:
         if consent.report.status not in PENDING_STATUSES:
             return Stage.CANCELLED
         # The job that expires it may run later.
-        if consent.expires_at <= at:
+        if is_over(consent, at):
             return Stage.EXPIRED
     if challenge_for_consent(consent) and not visit.is_confirmed(consent):
         if consent.is_locked_for_good:
@@ -662,7 +667,7 @@ def notice_context(request: HttpRequest, visited: OpenConsent) -> Context:
         "steps": count_steps(consent),
         "changed": "changed" in request.GET,
         "details": details_of(known or {}),
-        "expires_at": consent.expires_at,
+        "expires_at": link_end(consent),
     }
 
 

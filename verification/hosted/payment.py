@@ -73,6 +73,7 @@ from verification.payments.registry import (
 )
 from verification.payments.settlement import is_being_polled, poll_soon
 from verification.providers.payment_provider import PaymentMethod, PromptFailure
+from verification.reports.hosted_links import link_end
 from verification.reports.models import PaymentMode, ReportStatus
 from verification.values.clock import now
 from verification.values.masking import mask_end
@@ -512,7 +513,7 @@ def order_context(payment: Payment, checkouts: list[Checkout]) -> dict[str, Any]
         "about": initials(report.subject_name)
         if report.payment_mode == PaymentMode.THIRD_PARTY
         else "",
-        "expires_at": payment.expires_at,
+        "expires_at": link_end(payment),
         "provider": provider_label(report.environment),
         "ways": payment_methods_text(report.environment),
         "can_prompt": can_prompt(

@@ -36,6 +36,7 @@ from verification.references.requests import (
     asked_subject,
     closed_status,
 )
+from verification.reports.hosted_links import link_end
 from verification.values.formats import one_line
 from verification.web.pages import attachment
 from verification.web.request import client_address, user_agent
@@ -288,6 +289,7 @@ def _render(
     reference = visited.reference
     context = {
         "reference": reference,
+        "expires_at": link_end(reference),
         **client_context(reference.report.workspace, reference.report.environment),
         "is_test": reference.report.environment == Environment.SANDBOX,
         "stop": visited.stage != "replaced"

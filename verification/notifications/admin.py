@@ -22,6 +22,7 @@ from verification.reports.hosted_links import (
     HostedLinks,
     NotRenewable,
     ResendTooSoon,
+    is_over,
 )
 from verification.values.clock import now
 from verification.values.local_time import utc_text
@@ -122,7 +123,7 @@ def _require_open_link(message):
                 is_open = opens_data(row, at)
             else:
                 links.require_renewable(report, row, at)
-                is_open = row.expires_at is None or row.expires_at > at
+                is_open = not is_over(row, at)
             if not is_open:
                 raise NotResendable("Its link has expired: send a new link instead.")
             if isinstance(row, Consent) and row.is_locked_for_good:

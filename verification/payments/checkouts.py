@@ -52,6 +52,7 @@ from verification.providers.payment_provider import (
     PromptFailure,
 )
 from verification.reports.create import blocked_check_reason
+from verification.reports.hosted_links import is_over
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import lock_with_report, locked_reports
 from verification.values.clock import now
@@ -235,7 +236,7 @@ def closed_reason(
     is_refused = is_consent_refused(report)
     if report.status not in PAYABLE_STATUSES or report.subject is None or is_refused:
         return "REPORT_ENDED"
-    if payment.expires_at is None or payment.expires_at <= at:
+    if is_over(payment, at):
         return PaymentStatus.EXPIRED
     # Money of checkouts that are open already still counts.
     if report.workspace.is_suspended:

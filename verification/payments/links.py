@@ -30,7 +30,12 @@ from verification.payments.payer_messages import (
 from verification.payments.refunds import refund_parts
 from verification.reports.create import blocked_check_reason
 from verification.reports.ends import end_early
-from verification.reports.hosted_links import ClientLinks, NotRenewable, cancel_requests
+from verification.reports.hosted_links import (
+    ClientLinks,
+    NotRenewable,
+    cancel_requests,
+    is_over,
+)
 from verification.reports.models import Report, ReportStatus
 
 UNPAID_STATUSES = {*Payment.OUTSTANDING, PaymentStatus.EXPIRED}
@@ -58,15 +63,15 @@ class PaymentLinks(ClientLinks[Payment]):
         )
 
     def require_renewable(self, report: Report, row: Payment, at: datetime) -> None:
-        is_over = row.expires_at is not None and row.expires_at <= at
+        is_late = is_over(row, at)
         if report.status == ReportStatus.PENDING_CONSENT and row.is_outstanding:
             message = "The payer is asked once the subject has consented."
             raise PaymentNotRenewable(row.status, message)
         # A report whose link is over has failed, even if no job has recorded that yet.
-        waits = report.status == ReportStatus.DRAFT or not is_over
+        waits = report.status == ReportStatus.DRAFT or not is_late
         is_asked = report.status in PAYABLE_STATUSES and waits
         if not is_asked or row.status not in UNPAID_STATUSES:
-            raise PaymentNotRenewable(PaymentStatus.EXPIRED if is_over else row.status)
+            raise PaymentNotRenewable(PaymentStatus.EXPIRED if is_late else row.status)
         if is_consent_refused(report):
             message = "The subject has not consented. Edit the draft to ask anew."
             raise PaymentNotRenewable(row.status, message)

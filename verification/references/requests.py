@@ -33,6 +33,7 @@ from verification.references.models import Reference, ReferenceStatus
 from verification.reports.hosted_links import (
     HostedLinks,
     cancel_requests,
+    is_over,
     make_link,
     reminder_cause,
     request_cause,
@@ -137,7 +138,7 @@ def closed_status(reference: Reference, report: Report, generation: int) -> str 
         return reference.status
     if not is_awaited(reference, report):
         return "REPORT_ENDED"
-    return ReferenceStatus.EXPIRED if reference.expires_at <= now() else None
+    return ReferenceStatus.EXPIRED if is_over(reference, now()) else None
 
 
 def require_open(reference: Reference, report: Report, generation: int) -> None:

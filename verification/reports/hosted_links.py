@@ -92,6 +92,20 @@ def start_period(row: Consent | Payment | Reference, at: datetime) -> None:
     row.expires_at = at + timedelta(days=days[type(row)])
 
 
+def link_end(row: Consent | Payment | Reference) -> datetime | None:
+    """Return until when the link works if a suspension of its workspace ends now."""
+    begin = row.report.workspace.suspended_at
+    if row.expires_at is None or begin is None:
+        return row.expires_at
+    return row.expires_at + (now() - max(begin, row.link_made_at))
+
+
+def is_over(row: Consent | Payment | Reference, at: datetime) -> bool:
+    """Return whether the time of the row's link, if it has one, has passed."""
+    end = link_end(row)
+    return end is not None and end <= at
+
+
 def request_cause(row: Consent | Payment | Reference) -> str:
     """Return the cause of the messages that bring the present link."""
     return f"{_purpose(row)}:{row.pk}:{row.generation}"
@@ -235,7 +249,7 @@ class HostedLinks(ABC, Generic[Row]):
     def expire(self, row_id: UUID) -> None:
         report, row = self.lock(row_id)
         at = now()
-        if row.expires_at is not None and row.expires_at <= at:
+        if is_over(row, at):
             self.close(report, row, at)
 
     def remind_due(self) -> None:
