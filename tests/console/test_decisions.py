@@ -67,6 +67,20 @@ def test_member_declines_with_a_reason_and_a_note(owner, api: Api, report):
     assert actions() == ["decision.made"]
 
 
+def test_report_opens_after_the_log_in_of_a_decision_sent_late(owner, report):
+    page, form = owner.url("reports-detail", report=report), "reports-decide"
+    owner.http.logout()
+    for sent_from, after in ((page, page), ("", owner.url(form, report=report))):
+        headers = {"Referer": f"http://testserver{sent_from}"} if sent_from else {}
+        answer = owner.http.post(owner.url(form, report=report), ASKED, headers=headers)
+        assert answer["Location"] == f"/accounts/login/?next={after}"
+
+    owner.http.force_login(owner.member.user)
+
+    assert owner.get(form, report=report)["Location"] == page
+    assert owner.get("queue-next")["Location"] == owner.url("dashboard")
+
+
 @pytest.mark.parametrize(
     ("second", "days", "not_on_bureau", "says"),
     [

@@ -155,7 +155,6 @@ def test_redelivering_is_offered_where_it_can_work(owner, viewer, api):
     url = owner.url("webhooks-redeliver", delivery=delivery.pk)
 
     assert url in owner.page("webhooks-delivery", delivery=delivery.pk)
-    assert owner.get("webhooks-redeliver", delivery=delivery.pk).status_code == 405
     assert url not in viewer.page("webhooks-delivery", delivery=delivery.pk)
     Event.objects.filter(pk=delivery.pk).update(payload=None)
 

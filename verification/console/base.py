@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
 from django import forms
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
@@ -33,7 +34,6 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.functional import Promise, cached_property
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_POST
 
 from verification.accounts.sessions import has_second_factor, second_factor_url
 from verification.api.guides import addresses
@@ -390,7 +390,7 @@ def member_required(
 
     def decorate(view: PlaceView) -> View:
         @private_page
-        @_login_required
+        @log_in_first
         @wraps(view)
         def shown(
             request: HttpRequest, workspace: UUID, environment: str, **arguments: Any
@@ -421,18 +421,23 @@ def member_required(
     return decorate
 
 
-def _login_required(view: View) -> View:
+def log_in_first(view: View) -> View:
     """Redirect to the log-in, or let htmx reload the page: a part cannot hold a log-in.
 
-    A posted form gets an empty answer, so that the page keeps its input.
+    Its form's page follows the log-in of a posted form. A form that htmx posts gets an
+    empty answer, so that the page keeps its input.
     """
 
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **arguments: Any) -> HttpResponse:
-        is_part = "HX-Request" in request.headers and not request.user.is_authenticated
-        if not is_part:
-            return login_required(view)(request, *args, **arguments)
-        if request.method == "POST":
+        if request.user.is_authenticated:
+            return view(request, *args, **arguments)
+        is_post = request.method == "POST"
+        if "HX-Request" not in request.headers:
+            sent_from = urlsplit(request.headers.get("Referer", "") if is_post else "")
+            page = urlunsplit(("", "", sent_from.path, sent_from.query, ""))
+            return redirect_to_login(page or request.get_full_path())
+        if is_post:
             return HttpResponse(status=204)
         return HttpResponse(headers={"HX-Refresh": "true"})
 
@@ -440,8 +445,25 @@ def _login_required(view: View) -> View:
 
 
 def post_required(permission: Permission) -> Callable[[PlaceView], View]:
-    """Like `member_required`, for a view that only takes POST."""
-    return lambda view: require_POST(member_required(permission)(view))
+    """Like `member_required`, for a view that only takes POST.
+
+    A GET leads to the report or the overview: a page that shows a form's errors has the
+    form's address, which a browser opens again after a log-in or in another language.
+    """
+
+    def decorate(view: PlaceView) -> View:
+        @wraps(view)
+        def answer(place: Place, **arguments: Any) -> HttpResponse:
+            if place.posted is None and "report" in arguments:
+                return place.to_report(arguments["report"])
+            if place.posted is None:
+                return place.to("dashboard")
+            answered: HttpResponse = view(place, **arguments)
+            return answered
+
+        return member_required(Permission.SEE, permission)(answer)
+
+    return decorate
 
 
 def _find_place(request: HttpRequest, workspace: UUID, environment: str) -> Place:

@@ -22,7 +22,13 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from verification.checks.packages import packages_of
-from verification.console.base import Place, Text, dashboard_url, member_required
+from verification.console.base import (
+    Place,
+    Text,
+    dashboard_url,
+    log_in_first,
+    member_required,
+)
 from verification.console.charts import Chart, change_of
 from verification.console.figures import (
     LEVELS,
@@ -62,7 +68,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 @private_page
-@login_required
+@log_in_first
 @require_POST
 def create_workspace(request: HttpRequest) -> HttpResponse:
     """Create a workspace for a user who owns none, such as an invited member.
