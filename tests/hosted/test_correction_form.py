@@ -2,10 +2,12 @@
 
 import io
 import re
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
 import pytest
+import time_machine
 from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
 from pypdf import PdfReader
@@ -32,6 +34,7 @@ from verification.privacy.corrections import (
 )
 from verification.privacy.models import Correction
 from verification.privacy.personal_data import erase_reports
+from verification.values.clock import now
 from workspaces import rate_limits
 
 SAID = {"what": "The name is not mine.", "why": "Two digits\nwere swapped."}
@@ -82,6 +85,21 @@ def test_subject_disputes_a_finding_with_documents(subject: Visitor, api: Api):
     page = subject.text()
     assert "It is being looked into." in page
     assert "wrong/" not in page
+
+
+def test_slow_writer_keeps_the_statement_though_the_pages_close(subject: Visitor):
+    where = form_of(subject)
+
+    with time_machine.travel(now() + timedelta(hours=23)):
+        invalid = subject.post(where, **SAID | {"what": ""})
+        sent = subject.post(where, **SAID)
+        assert subject.get(where).status_code == 403
+        assert subject.get().status_code == 403
+        assert subject.post("delete").status_code == 403
+
+    assert "were swapped." in invalid.content.decode()
+    assert sent.status_code == 303
+    assert Correction.objects.get().statement["what"] == SAID["what"]
 
 
 def test_form_needs_both_answers_and_documents_that_are_what_they_claim(

@@ -74,18 +74,21 @@ def initials(name: str) -> str:
 
 
 NAME = "visit"
+DAY = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class VisitCookie:
     """The cookie of one kind of link: `path` comes before the row's id.
 
-    A visit lasts `seconds`. `kind` is sealed in, so that no other kind can read it.
+    A visit lasts `seconds`; its forms may arrive for `form_seconds`, if that is longer,
+    as people type slowly. `kind` is sealed in, so that no other kind can read it.
     """
 
     path: str
     kind: str
     seconds: int
+    form_seconds: int = 0
 
     def path_of(self, row: UUID) -> str:
         return f"{self.path}{row}/"
@@ -96,7 +99,7 @@ class VisitCookie:
         response.set_cookie(
             _name(),
             urlsafe_b64encode(sealed).decode(),
-            max_age=self.seconds,
+            max_age=DAY,
             path=self.path_of(row),
             secure=settings.SESSION_COOKIE_SECURE,
             httponly=True,
@@ -112,7 +115,9 @@ class VisitCookie:
         except (ValueError, InvalidTag, UnknownKey):
             return None
         made_at, value = orjson.loads(zlib.decompress(text))
-        return value if now().timestamp() - made_at < self.seconds else None
+        forms = self.form_seconds if request.method == "POST" else 0
+        limit = max(self.seconds, forms)
+        return value if now().timestamp() - made_at < limit else None
 
 
 def _name() -> str:

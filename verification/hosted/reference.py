@@ -21,6 +21,7 @@ from verification.documents.receipts import reference_receipt_pdf
 from verification.hosted.blocks import block_page
 from verification.hosted.forms import ReasonForm, TextField, parse_number
 from verification.hosted.hosted_pages import (
+    DAY,
     HostedPages,
     VisitCookie,
     client_context,
@@ -207,7 +208,7 @@ class OpenReference:
 
 class ReferencePages(HostedPages[OpenReference]):
     # It is longer than a subject's, as a referee may have to look into files.
-    cookie = VisitCookie("/r/v/", "hosted.reference", seconds=4 * 3600)
+    cookie = VisitCookie("/r/v/", "hosted.reference", seconds=DAY)
     over = "reference/over"
     conflicts = (ReferenceClosed,)
 

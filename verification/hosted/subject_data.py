@@ -195,14 +195,16 @@ def _show_data(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     )
 
 
-def subject_required(view: VisitedView[OpenConsent]) -> View:
+def subject_required(
+    view: VisitedView[OpenConsent], pages: SubjectPages = subject_pages
+) -> View:
     """Let in a visitor who is proved to be the subject; send others to the proof.
 
     The view gets the request, the OpenConsent and the rest of the address. The data may
     be erased: `visited.consent.report.erased_at`.
     """
 
-    @subject_pages.visit_required
+    @pages.visit_required
     @wraps(view)
     def gated(request: HttpRequest, visited: OpenConsent, **rest: Any) -> HttpResponse:
         if visited.stage != Stage.DATA:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate
 from uuid import UUID
 
@@ -39,6 +39,7 @@ from verification.hosted import forms
 from verification.hosted.consent import OpenConsent
 from verification.hosted.hosted_pages import (
     ASK_OR_DO,
+    DAY,
     render_page,
     require_rate,
     see_other,
@@ -192,8 +193,14 @@ def _ended_erasure(visited: OpenConsent) -> Erasure:
     return erasure
 
 
+class DisputePages(SubjectPages):
+    """The page of a form that takes long to fill in; it decides nothing."""
+
+    cookie = replace(SubjectPages.cookie, form_seconds=DAY)
+
+
 @ASK_OR_DO
-@subject_required
+@partial(subject_required, pages=DisputePages())
 def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpResponse:
     """Show the form; a POST opens the correction of this finding."""
     found = CheckResult.objects.select_related("definition", "report").filter(
