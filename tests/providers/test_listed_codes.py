@@ -208,7 +208,7 @@ def test_listed_code_maps_to_an_outcome(source, answers, becomes, told):
         ("P", "Paid up", "PAID_UP", False, False),
         ("Q", "Disability/Deceased/Insurance", "INSURED_EVENT", False, True),
         ("R", "Deferred", "DEFERRED", False, True),
-        ("-", "Unknown", None, False, True),
+        ("-", "Unknown", None, False, None),
     ],
 )
 def test_status_of_an_account_maps_to_our_word(letter, word, ours, is_bad, is_open):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.metropol import FakeMetropol
+from tests.fakes.metropol import ACCOUNT, FakeMetropol
 from tests.fakes.metropol import metropol as metropol
 from tests.providers.inquiries import ask, codes, inquiry
 from verification.providers.base import AnswerPending, Refused, Unavailable
@@ -164,8 +164,8 @@ def test_test_identity_maps_to_a_finding(metropol, check, number, flags, score):
         # The bureau keeps the last arrears of an account that is paid.
         ({"account_status": "K", "days_in_arrears": 91}, "SETTLED", [], 17, 0),
         # An unknown code is never clean.
-        ({"account_status": "-"}, None, [], None, 1),
-        ({"account_status": "Frozen"}, None, [], None, 1),
+        ({"account_status": "-"}, None, [], None, None),
+        ({"account_status": "Frozen"}, None, [], None, None),
         ({"days_in_arrears": "many"}, "ACTIVE", [], None, 1),
         ({"overdue_balance": None}, "ACTIVE", [], None, 1),
     ],
@@ -180,6 +180,50 @@ def test_account_maps_to_details(
     assert answer.details["accounts"][0]["status"] == status
     assert answer.details["openAccounts"] == is_open
     assert (codes(answer), answer.score) == (flags, score)
+
+
+@pytest.mark.parametrize(
+    ("second", "is_open", "is_bad", "days", "flags"),
+    [
+        ({}, 1, 0, 0, []),
+        ({"days_in_arrears": 91}, 1, 1, 91, ["NON_PERFORMING_ACCOUNT"]),
+        ({"days_in_arrears": None}, 1, None, None, []),
+        ({"account_status": "-"}, None, None, 0, []),
+        (
+            {"account_status": "-", "days_in_arrears": 91},
+            *(None, 1, 91, ["NON_PERFORMING_ACCOUNT"]),
+        ),
+        (
+            {"account_status": "D", "days_in_arrears": None},
+            *(1, 1, None, ["NON_PERFORMING_ACCOUNT"]),
+        ),
+        # A paid account has no present arrears.
+        ({"account_status": "K", "days_in_arrears": 91}, 0, 0, 0, []),
+        (None, None, None, None, []),
+    ],
+)
+def test_account_figures_are_null_when_an_account_leaves_them_open(
+    metropol, second, is_open, is_bad, days, flags
+):
+    other = second if second is None else {**ACCOUNT, **second}
+    metropol.data = {"account_info": [ACCOUNT, other]}
+
+    answer = finding_of(metropol, "CRB_FULL")
+
+    assert answer.details["openAccounts"] == (None if is_open is None else 1 + is_open)
+    assert answer.details["nonPerformingAccounts"] == is_bad
+    assert answer.details["worstDaysInArrears"] == days
+    assert codes(answer) == flags
+
+
+def test_known_bad_account_is_flagged_beside_an_open_one(metropol):
+    bad, unknown = {"days_in_arrears": 91}, {"days_in_arrears": None}
+    metropol.data = {"account_info": [{**ACCOUNT, **one} for one in (bad, unknown)]}
+
+    answer = finding_of(metropol, "CRB_FULL")
+
+    assert answer.details["nonPerformingAccounts"] is None
+    assert codes(answer) == ["NON_PERFORMING_ACCOUNT"]
 
 
 @pytest.mark.parametrize("day", ["29-04-2014", "29/04/2014", "29 April 2014"])

@@ -324,7 +324,7 @@ def accounts(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
     is_told = code == NO_ACCOUNTS or isinstance(found.get("account_info"), list)
     if data is not None and not is_told:
         raise unavailable_error(SOURCE, "answered without accounts")
-    listed = [_account(account) for account in found.records("account_info")]
+    listed = [_account(Answer.of(each)) for each in found.entries("account_info")]
     status = STANDINGS.get(code)
     points = found.points()
     full = inquiry.check != "CRB_STANDARD"
@@ -338,7 +338,7 @@ def accounts(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
     if code == NO_ACCOUNTS and not listed:
         # Other members may still hold something against the subject.
         flags["NO_CREDIT_RECORD"] = UNREPORTED
-    if status == "CURRENT" or details["nonPerformingAccounts"]:
+    if status == "CURRENT" or any(map(_is_bad, listed)):
         bad = "An account is more than 90 days in arrears, or written off."
         flags["NON_PERFORMING_ACCOUNT"] = bad
     elif status == "HISTORICAL":
@@ -477,24 +477,31 @@ def _account(account: Answer) -> dict[str, Any]:
 def _account_figures(
     accounts: list[dict[str, Any]], *, is_found: bool
 ) -> dict[str, Any]:
-    late = [account["daysInArrears"] or 0 for account in accounts]
-    bad = [
-        account["status"] in BAD or (days > 90 and account["status"] not in SETTLED)
-        for account, days in zip(accounts, late, strict=True)
-    ]
+    opened = [account for account in accounts if account["status"] not in SETTLED]
+    late = [account["daysInArrears"] for account in opened]
+    bad = [_is_bad(account) for account in opened]
+    is_told = all(account["status"] for account in opened)
     currencies = {account.pop("currency") or "KES" for account in accounts} or {"KES"}
     # Amounts in several currencies have no sum.
     currency = next(iter(currencies)) if len(currencies) == 1 else None
     figures = {
         "accounts": accounts,
-        "openAccounts": sum(account["status"] not in SETTLED for account in accounts),
-        "nonPerformingAccounts": sum(bad),
+        "openAccounts": len(opened) if is_told else None,
+        "nonPerformingAccounts": None if None in bad else bad.count(True),
         "totalBalance": _total(accounts, "balance") if currency else None,
         "totalOverdue": _total(accounts, "overdue") if currency else None,
-        "worstDaysInArrears": max(late, default=0),
+        "worstDaysInArrears": None if None in late else max(late, default=0),
         "currency": currency,
     }
     return figures if is_found else dict.fromkeys(figures)
+
+
+def _is_bad(account: Mapping[str, Any]) -> bool | None:
+    """Return whether an account is non-performing, or None if that is unknown."""
+    status, days = account["status"], account["daysInArrears"]
+    if status in BAD or (days or 0) > 90:
+        return status not in SETTLED
+    return None if None in {status, days} else False
 
 
 def _behaviour(found: Answer) -> dict[str, Any]:
