@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from copy import deepcopy
 from datetime import UTC, date, datetime, timedelta
 from importlib import import_module
@@ -188,6 +189,26 @@ def test_refused_retry_says_that_an_earlier_attempt_may_have_happened(call, pack
 
     assert refused.value.status == 429
     assert refused.value.may_have_happened
+
+
+@pytest.mark.parametrize(
+    ("before", "delete", "is_done"),
+    [
+        ([Answer("<h1>Gateway</h1>", 502)], "webhooks.delete_configuration", True),
+        ([], "webhooks.delete_configuration", False),
+        ([problem("overloaded", 503)], "webhooks.delete_configuration", False),
+        ([Answer("<h1>Gateway</h1>", 502)], "reports.erase_subject", False),
+    ],
+)
+def test_404_ends_a_delete_when_an_earlier_attempt_may_have_happened(
+    call, package, before: list[Answer], delete: str, is_done: bool
+):
+    arguments = ["1"] if delete.startswith("reports") else []
+    refused = nullcontext() if is_done else pytest.raises(package.Problem, match="404")
+    with AnsweringServer(*before, problem("not-found", 404)) as server, refused:
+        call(server.url, lambda client: attrgetter(delete)(client)(*arguments))
+
+    assert len(server.received) == len(before) + 1
 
 
 def test_retry_after_is_waited_for_unless_it_is_long(call, package):

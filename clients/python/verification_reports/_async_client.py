@@ -169,6 +169,8 @@ class AsyncClient(AsyncApis):
             try:
                 return request.read(await self._answer(arguments))
             except (ConnectionFailed, Problem) as failure:
+                if may_have_happened and request.is_deleted(failure):
+                    return request.parse(httpx.Response(204))
                 # An earlier attempt counts, too.
                 failure.may_have_happened |= may_have_happened
                 may_have_happened = failure.may_have_happened

@@ -59,6 +59,19 @@ class Request(Generic[T]):
                 may_have_happened=True,
             ) from error
 
+    def is_deleted(self, failure: ConnectionFailed | Problem) -> bool:
+        """Return whether an earlier attempt has deleted what this one did not find.
+
+        An erasure leaves its report, so a 404 is an error there.
+        """
+        return (
+            self.method == "DELETE"
+            and not self.path.endswith("/subject")
+            and isinstance(failure, Problem)
+            and failure.status == 404
+            and failure.code != ""
+        )
+
     def pause(self, failure: ConnectionFailed | Problem, attempt: int) -> float | None:
         """Return the seconds until the next attempt, or None if there must be none."""
         repeatable = IDEMPOTENCY_KEY in self.headers or self.method in IDEMPOTENT

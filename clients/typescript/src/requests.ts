@@ -67,6 +67,7 @@ export function retrying(
     for (let attempt = 0; ; attempt += 1) {
       const result = await attemptOnce(fetch, request, timeoutSeconds);
       if (result instanceof Response) return result;
+      if (mayHaveHappened && isDeleted(request, result)) return new Response(null, { status: 204 });
       // An earlier attempt counts, too.
       mayHaveHappened ||= result.mayHaveHappened;
       Object.assign(result, { mayHaveHappened });
@@ -76,6 +77,11 @@ export function retrying(
       await sleep((wait + jitter) * 1000, undefined, { signal: request.signal });
     }
   };
+}
+
+/** Whether an earlier attempt has deleted what this one did not find. An erasure leaves its report. */
+function isDeleted({ method, url }: Request, failure: ProblemError | ConnectionError): boolean {
+  return method === 'DELETE' && !url.endsWith('/subject') && failure instanceof ProblemError && failure.status === 404 && failure.code !== '';
 }
 
 function mayRepeat(failure: ProblemError | ConnectionError, isRepeatable: boolean): boolean {

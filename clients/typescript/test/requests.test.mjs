@@ -227,6 +227,16 @@ test('path is encoded', async (t) => {
   assert.equal(server.received[0].url, '/api/v1/reports/..%2Fme%3Fx');
 });
 
+test('404 ends a delete when an earlier attempt may have happened', async (t) => {
+  const gone = problem(404, 'not-found');
+  const server = await answering(t, { status: 502, body: '<html>' }, gone, gone, { status: 502, body: '<html>' }, gone);
+  const client = connect(server);
+
+  assert.equal(await client.webhooks.deleteConfiguration(), undefined);
+  await assert.rejects(client.webhooks.deleteConfiguration(), { status: 404 });
+  await assert.rejects(client.reports.eraseSubject('r1'), { status: 404 });
+});
+
 test('files and empty answers are read', async (t) => {
   const pdf = { body: '%PDF-1.7', headers: { 'Content-Type': 'application/pdf' } };
   const lines = { body: '{"id":"a"}\n{"id":"b"}\n', headers: { 'Content-Type': 'application/jsonl' } };
