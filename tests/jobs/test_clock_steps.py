@@ -23,6 +23,7 @@ from verification.jobs import queue
 from verification.jobs.clock_steps import BOUNDS, MARGIN_SECONDS, mend_due_times
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.names import JobName
+from verification.jobs.worker import LONG_JOBS
 from verification.notifications import delivery
 from verification.notifications.models import Notification
 from verification.payments import refunds, settlement
@@ -147,6 +148,18 @@ def test_lease_ends_no_later_than_its_length(api: Api, settings):
     for result in CheckResult.objects.all():
         assert lease - 5 < seconds_ahead(result.next_attempt_at) <= lease
         assert result.turn_at == result.next_attempt_at
+
+
+def test_long_job_is_not_claimed_twice():
+    ends = now() + timedelta(hours=8)
+    for name in LONG_JOBS:
+        Job.objects.create(function=name, claimed_by="one", due_at=ends)
+    with before_the_step():
+        pass
+
+    mend()
+
+    assert not Job.objects.exclude(claimed_by="").exclude(due_at=ends).exists()
 
 
 def test_source_takes_calls_at_once():

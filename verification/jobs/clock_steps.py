@@ -52,6 +52,8 @@ BOUNDS = [
     ("workspaces_messagewindow", "told_until", 0),
     ("workspaces_messagewindow", "rests_until", 600),
 ]
+# A long job keeps its lease, which `worker` takes back from a dead worker.
+LONG_LEASES = {"jobs_job": f" AND function <> '{JobName.RECONCILE_YESTERDAY}'"}
 # Checks run in the order of their turns.
 MORE = {"checks_checkresult": ", turn_at = least(turn_at, {time})"}
 # A later run finds the rows that are locked, if their workers leave them as they are.
@@ -100,7 +102,8 @@ STATEMENTS = [
         table,
         column,
         bound := f"now() + interval '{seconds} seconds'",
-        f"({DUE_TIMES.get(table, ('', 'true'))[1]}) AND {column} > {bound}",
+        f"({DUE_TIMES.get(table, ('', 'true'))[1]}) AND {column} > {bound}"
+        + LONG_LEASES.get(table, ""),
     )
     for table, column, seconds in BOUNDS
 ]
