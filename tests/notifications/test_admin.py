@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,8 @@ from tests.world.clients import HOSTED, Api, person
 from tests.world.notices import create_report, decline_by_policy, deliver, wait
 from tests.world.staff import log_in, take_messages
 from tests.world.subject import visible_text
+from verification.accounts import colleagues
+from verification.accounts.models import StaffInvitation
 from verification.backoffice.models import AuditEvent
 from verification.backoffice.widgets import NOT_OFFERED
 from verification.consents.links import consent_links, send_access_link
@@ -20,13 +23,14 @@ from verification.decisions.models import AdverseNotice
 from verification.decisions.notices import record_outcomes
 from verification.notifications.admin import mask_recipient
 from verification.notifications.delivery import send_due_notifications
-from verification.notifications.models import Block, Channel, Kind, Notification
+from verification.notifications.models import Block, Channel, Notification
 from verification.notifications.outbox import cancel
 from verification.notifications.recipients import block
 from verification.payments.models import Payment
 from verification.values.clock import now
-from verification.values.local_time import utc_text
+from workspaces.members import assign_owner, withdraw_all_invitations
 from workspaces.models import Client as WorkspaceClient
+from workspaces.models import Invitation, Workspace
 
 pytestmark = pytest.mark.django_db
 BLOCKS = reverse("admin:notifications_block_changelist")
@@ -167,22 +171,37 @@ def test_message_that_a_part_is_missing_is_sent_again_only_while_its_link_works(
     assert reason in told
 
 
-@pytest.mark.parametrize("kind", [Kind.INVITATION, Kind.STAFF_INVITATION])
-def test_invitation_is_sent_again_only_until_it_expires(
-    admin_client: Client, kind: Kind
+def accept_as_staff() -> None:
+    user = User.objects.get(username="njeri")
+    colleagues.accept_invitation(user, "nine loud purple hippos")
+
+
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [
+        ("INVITATION", lambda: Invitation.objects.update(expires_at=now())),
+        ("INVITATION", lambda: withdraw_all_invitations(Workspace.objects.get())),
+        ("STAFF_INVITATION", lambda: StaffInvitation.objects.update(expires_at=now())),
+        ("STAFF_INVITATION", accept_as_staff),
+    ],
+    ids=["expired", "withdrawn", "staff's expired", "accepted"],
+)
+def test_invitation_is_sent_again_only_while_its_link_works(
+    workspace: Workspace, admin_client: Client, kind: str, end: Callable[[], Any]
 ):
-    row = enqueue(email_message(kind=kind))
+    user = User.objects.create_user("njeri", "njeri@office.test", is_staff=True)
+    colleagues.invite(user, by=User.objects.get(username="admin"))
+    assign_owner(workspace, "new@people.test")
     send_due_notifications()
+    row = Notification.objects.get(kind=kind)
 
-    row.context["expiresAt"] = utc_text(now() - timedelta(minutes=1))
-    row.save(update_fields=["context"])
-    (late,) = send_again(admin_client, row)
-    row.context["expiresAt"] = utc_text(now() + timedelta(minutes=1))
-    row.save(update_fields=["context"])
     (told,) = send_again(admin_client, row)
+    send_due_notifications()
+    end()
+    (late,) = send_again(admin_client, row)
 
-    assert "has expired" in late
     assert told.endswith("is sent again.")
+    assert "works no more" in late
 
 
 def test_notice_of_a_decline_that_staff_send_again_is_served(

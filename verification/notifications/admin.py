@@ -1,6 +1,7 @@
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.auth.models import User
 from django.db import transaction
 
 from verification.backoffice.approvals import staff_actor
@@ -25,7 +26,7 @@ from verification.reports.hosted_links import (
     is_over,
 )
 from verification.values.clock import now
-from verification.values.local_time import utc_text
+from workspaces.members import find_open_invitation
 
 # The links in these messages, which say nothing without them
 LINKS: dict[str, HostedLinks[Any]] = {
@@ -106,9 +107,21 @@ def _send_again(message, by):
     if message.kind in LINKS and message.report_id and context:
         _require_open_link(message)
     is_invitation = message.kind in (Kind.INVITATION, Kind.STAFF_INVITATION)
-    if is_invitation and context and context["expiresAt"] <= utc_text(now()):
-        raise NotResendable("Its link has expired: invite them again instead.")
+    if is_invitation and context and not _is_open_invitation(message):
+        raise NotResendable("Its link works no more: invite them again instead.")
     outbox.send_again(message)
+
+
+def _is_open_invitation(message):
+    token = message.context["url"].strip("/").split("/")[-1]
+    if message.kind == Kind.INVITATION:
+        return find_open_invitation(token)
+    invited = User.objects.filter(
+        staff_invitation__token_digest=digest(token),
+        staff_invitation__expires_at__gt=now(),
+        is_active=True,
+    )
+    return any(not user.has_usable_password() for user in invited)
 
 
 def _require_open_link(message):
