@@ -16,7 +16,7 @@ from uuid import UUID
 
 import orjson
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from monitoring.models import (
     Alert,
@@ -178,7 +178,10 @@ def _compare(report_ids: Sequence[UUID]) -> None:
         rule.pk: rule for rule in locked_rules().filter(runs__report__in=report_ids)
     }
     # A referee may hold up the end of an earlier run, whose other checks come first.
-    uncompared = Q(report__in=report_ids) | Q(compared_at=None)
+    later = Run.objects.filter(
+        rule=OuterRef("rule"), number__gt=OuterRef("number"), report__in=report_ids
+    )
+    uncompared = Q(report__in=report_ids) | Q(Exists(later), compared_at=None)
     runs = list(
         Run.objects.select_related("report")
         .filter(uncompared, rule__in=list(rules))

@@ -135,6 +135,21 @@ def test_older_run_that_ends_late_raises_no_alert(api: Api, made):
     assert Baseline.objects.get().run_number == newer.number
 
 
+def test_run_under_way_is_not_compared_with_an_earlier_one(api: Api, made):
+    older = launch_next_run(api)
+    complete_run(older, firstName="a")
+    newer = launch_next_run(api)
+    complete_run(newer, firstName="b")
+    under_way = {"status": "RUNNING", "completed_at": None}
+    Report.objects.filter(pk=newer.report_id).update(**under_way)
+
+    compare_reports(older)
+
+    assert Baseline.objects.get().run_number == older.number
+    compare_reports(newer)
+    assert Alert.objects.filter(report=newer.report_id).count() == 1
+
+
 def test_runs_of_one_job_are_compared_in_their_order(api: Api, made):
     runs = []
     for name in ("a", "b", "a"):
