@@ -109,7 +109,7 @@ def order_of(rule: Rule, definitions: Catalogue, package: CheckPackage | None) -
     return Order(
         subject=Subject(rule.subject),
         definitions=[check for check in checks if check.name != rule.left_out],
-        left_out=[check for check in checks if check.name == rule.left_out],
+        sharing=checks,
         purpose=PURPOSE,
         consent=_consent_of(rule, definitions),
         payment_mode=PaymentMode.SELF.value,

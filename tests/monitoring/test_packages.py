@@ -9,7 +9,7 @@ from tests.world.clients import Api, error_codes
 from tests.world.employer import employment_item
 from tests.world.packages import LOAN, create_package, prices
 from tests.world.rules import end_runs, launch_runs, rule_request, top_up_account
-from verification.checks.models import CheckPackage
+from verification.checks.models import CheckDefinition, CheckPackage
 from verification.reports.models import Report
 
 pytestmark = pytest.mark.django_db
@@ -109,6 +109,21 @@ def test_run_without_the_referee_costs_the_shares_of_the_others(live_api: Api):
     (run,) = launch_runs()
 
     assert prices(live_api, str(run.report_id)) == [1]
+
+
+def test_run_without_the_referee_is_priced_in_the_order_of_the_rule(live_api: Api):
+    CheckDefinition.objects.update(price=50)
+    checks = ["EMPLOYER_VERIFICATION", "IDENTITY", "KRA_PIN"]
+    create_package(checks=checks, price="1.00")
+    top_up_account(live_api, 2)
+    subject = employment_item(kraPin="A012345678Z")["subject"]
+    create(live_api, subject=subject)
+    live_api.work()
+
+    (run,) = launch_runs()
+
+    # The cent that is left over is the referee's.
+    assert prices(live_api, str(run.report_id)) == [Decimal("0.33")] * 2
 
 
 def test_rules_of_two_workspaces_have_their_own_packages(api: Api, another_api: Api):

@@ -172,7 +172,7 @@ def price_orders(
     requests = [
         PriceRequest(
             order.subject,
-            [*order.definitions, *order.left_out],
+            order.sharing or order.definitions,
             may_reuse(order.reuse, order.subject),
             order.package,
             order.monitoring_id or report_id,
@@ -181,7 +181,9 @@ def price_orders(
     ]
     priced = price(requests, workspace_id, environment, at)
     for order, one in zip(orders, priced, strict=True):
-        del one.lines[len(order.definitions) :]
+        one.lines[:] = [
+            line for line in one.lines if line.definition in order.definitions
+        ]
     return priced
 
 

@@ -292,8 +292,8 @@ class Order:
     monitoring_id: UUID | None = None
     # The package that named the definitions
     package: CheckPackage | None = None
-    # Checks of the package that the report leaves out, with their shares of its price
-    left_out: Sequence[CheckDefinition] = ()
+    # All checks of the rule, which share the package's price; a run may leave one out
+    sharing: Sequence[CheckDefinition] = ()
     # Well-formed, on a host that the workspace lists
     return_url: str | None = None
 
