@@ -181,7 +181,6 @@ def pause_for_staff(rule_id: UUID) -> bool:
     return True
 
 
-@transaction.atomic
 def resume_for_client(
     client: Client,
     rule_id: UUID,
@@ -191,21 +190,29 @@ def resume_for_client(
 ) -> Rule:
     """Resume a rule: a missed run is made at once, and the next at its time.
 
+    If staff paused it, only the client's own pause ends, which is committed. The caller
+    has no transaction of its own.
+
     `consent` is the attestation that the rule needs if its subject withdrew. Raises
     NotResumable, InvalidRequest if that consent is not valid, InsufficientBalance if
     the account cannot pay a missed run, or WorkspaceSuspended.
     """
-    lock_active_workspace(client.workspace.pk)
-    rule = lock_rule(client, rule_id)
-    if rule.pause_reason == PauseReason.BY_STAFF:
+    with transaction.atomic():
+        lock_active_workspace(client.workspace.pk)
+        rule = lock_rule(client, rule_id)
+        is_resumed = not rule.is_active
+        if rule.pause_reason == PauseReason.BY_STAFF:
+            is_resumed, rule.paused_by_client = rule.paused_by_client, False
+            rule.save(update_fields=["paused_by_client"])
+        else:
+            if consent is not None:
+                rule.consent = read_new_attestation(rule, consent, definitions)
+                rule.consent_withdrawn_at = None
+            _resume(rule, definitions)
+        if is_resumed:
+            audit.record("rule.resumed", actor, rule)
+    if not rule.is_active:
         raise NotResumable(rule.pause_reason, "Staff paused it, and staff resume it.")
-    if consent is not None:
-        rule.consent = read_new_attestation(rule, consent, definitions)
-        rule.consent_withdrawn_at = None
-    was_active = rule.is_active
-    _resume(rule, definitions)
-    if not was_active:
-        audit.record("rule.resumed", actor, rule)
     return rule
 
 

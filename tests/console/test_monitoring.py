@@ -464,10 +464,11 @@ def test_refused_resume_of_a_rule_says_why(owner, live_api):
     move_rules_back(timedelta(days=1))
     for reason, told in (
         ("INSUFFICIENT_BALANCE", "The balance does not cover a run"),
-        ("BY_STAFF", "Staff paused it"),
         ("CHECK_INACTIVE", "A check of it is not offered any more"),
+        ("BY_STAFF", "Staff paused it"),
     ):
         Rule.objects.update(status="PAUSED", pause_reason=reason, paused_at=now())
+        Rule.objects.update(paused_by_client=reason == "BY_STAFF")
         CheckDefinition.objects.update(active=reason != "CHECK_INACTIVE")
 
         (message,) = owner.messages_after(
@@ -477,3 +478,4 @@ def test_refused_resume_of_a_rule_says_why(owner, live_api):
             rule=rule.pk,
         )
         assert told in message
+    assert not Rule.objects.get().paused_by_client

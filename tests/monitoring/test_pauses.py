@@ -436,6 +436,20 @@ def test_pause_by_staff_keeps_the_pause_of_the_client(api: Api, staff, is_first:
     assert standing(rule) == ("ACTIVE", "")
 
 
+def test_client_takes_back_its_pause_while_staff_pause_the_rule(api: Api):
+    rule = store_rule(api)
+    assert pause_for_staff(rule.pk)
+    api.post(f"/monitoring/{rule.pk}/pause")
+
+    for _ in range(2):
+        problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
+        assert problem["pauseReason"] == "BY_STAFF"
+
+    assert AuditEvent.objects.filter(action="rule.resumed").count() == 1
+    assert resume_for_staff(rule.pk)
+    assert standing(rule) == ("ACTIVE", "")
+
+
 def test_withdrawal_leaves_rules_paused_by_staff_with_staff(api: Api):
     rule = store_rule(api)
     pause_for_staff(rule.pk)

@@ -434,7 +434,7 @@ def _price_text(place: Place, rule: Rule) -> str:
 
 def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpResponse:
     refusing = place.refusing(REFUSALS, "monitoring-rule", rule=rule.pk)
-    with refusing, transaction.atomic():
+    with refusing:
         # A run begins at once for the price that was shown.
         shown = place.request.POST.get("price")
         if rule.next_run_at <= now() and shown != _price_text(place, rule):
