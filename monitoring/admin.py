@@ -9,7 +9,7 @@ from monitoring.alerts import describe_changes
 from monitoring.chart import Mark, timeline
 from monitoring.models import Alert, Rule, Run, Severity, check_states
 from monitoring.pauses import NotResumable, pause_for_staff, resume_for_staff
-from monitoring.rules import find_run_obstacle, price_of
+from monitoring.rules import find_run_obstacle, leave_out_referees, price_of
 from monitoring.runs import RunRefused, run_now
 from verification.backoffice.approvals import staff_actor
 from verification.backoffice.model_admin import (
@@ -226,6 +226,7 @@ class RuleAdmin(ReadOnlyAdmin):
         chosen = list(rules)
         accounts, definitions = accounts_of(chosen), catalogue()
         packages = packages_of(chosen)
+        leave_out_referees(chosen)
         for rule in chosen:
             currency = accounts[rule.workspace_id, rule.environment].currency
             rule.price = find_run_obstacle(rule, definitions)

@@ -19,7 +19,12 @@ from monitoring.models import (
     lock_rule,
     locked_rules,
 )
-from monitoring.rules import find_run_obstacle, price_of, read_new_attestation
+from monitoring.rules import (
+    find_run_obstacle,
+    leave_out_referees,
+    price_of,
+    read_new_attestation,
+)
 from verification.backoffice import audit
 from verification.checks.models import CheckResult, ResultStatus
 from verification.checks.packages import package_of
@@ -273,6 +278,7 @@ def _resume(rule: Rule, definitions: Catalogue) -> None:
 
 
 def _require_balance(rule: Rule, definitions: Catalogue) -> None:
+    leave_out_referees([rule])
     price = price_of(rule, definitions, package_of(rule))
     account = account_of(rule.workspace, rule.environment)
     balance = account.spendable

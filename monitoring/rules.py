@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
+from django.db.models import F
 from pydantic import ConfigDict, ValidationError
 
 from monitoring.models import Cadence, Rule
-from verification.checks.models import CheckPackage
+from verification.checks.models import CheckPackage, CheckResult
 from verification.checks.packages import NO_PACKAGES, Packages
 from verification.consents.models import Consent
+from verification.providers.registry import REFEREE_CHECK
+from verification.references.models import Reference, ReferenceStatus
 from verification.reports.models import PaymentMode, Subject
 from verification.reports.objections import objections_of
 from verification.reports.pricing import check_prices
@@ -130,6 +134,28 @@ def price_of(
     checks = [definitions[name] for name in rule.check_names]
     prices = zip(rule.check_names, check_prices(checks, package), strict=True)
     return sum((price for name, price in prices if name != rule.left_out), Decimal(0))
+
+
+def leave_out_referees(rules: Iterable[Rule]) -> set[UUID]:
+    """Leave the check of a referee who has not answered out of the rules' next runs.
+
+    A referee may answer weeks later, and gets one question at a time. Returns the ids
+    of the rules whose last run waits for other checks.
+    """
+    rule_id, by_id = "report__monitoring_run__rule", {rule.pk: rule for rule in rules}
+    asked = Reference.objects.filter(
+        report__monitoring_run__rule__in=list(by_id), status=ReferenceStatus.PENDING
+    )
+    waiting = dict(asked.values_list("result_id", rule_id))
+    for asking in waiting.values():
+        by_id[asking].left_out = REFEREE_CHECK
+    last = CheckResult.objects.filter(
+        report__monitoring_run__rule__in=list(by_id),
+        report__monitoring_run__number=F("report__monitoring_run__rule__runs_made"),
+        report__completed_at=None,
+        completed_at=None,
+    )
+    return {*last.exclude(pk__in=waiting).values_list(rule_id, flat=True)}
 
 
 def find_run_obstacle(rule: Rule, definitions: Catalogue) -> str:

@@ -21,7 +21,7 @@ from itertools import chain
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
-from django.db.models import F, Min, Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 
 from monitoring.models import (
     Cadence,
@@ -38,6 +38,7 @@ from monitoring.rules import (
     RuleRequest,
     attestation,
     find_run_obstacle,
+    leave_out_referees,
     order_of,
     price_of,
     require_newer_consent,
@@ -45,15 +46,12 @@ from monitoring.rules import (
     set_terms,
 )
 from verification.backoffice import audit
-from verification.checks.models import CheckResult
 from verification.checks.packages import packages_of
 from verification.db.base import run_sql
 from verification.db.bulk_insert import Row, Rows
 from verification.db.ids import uuid7
 from verification.jobs.claims import together_or_alone, update_in_batches
 from verification.jobs.queue import beat, ensure_job_by, job, schedule_job
-from verification.providers.registry import REFEREE_CHECK
-from verification.references.models import Reference, ReferenceStatus
 from verification.reports.create import NewReport, create_batches
 from verification.reports.models import Subject
 from verification.reports.request import Catalogue, Order, catalogue
@@ -178,8 +176,10 @@ def run_now(rule_id: UUID, actor: str, *, made: int) -> UUID:
         raise RunRefused("The rule is paused.")
     if rule.runs_made != made:
         raise RunRefused("It has run since you were asked.")
-    if rule.runs.filter(report__completed_at=None).exists():
+    if leave_out_referees([rule]):
         raise RunRefused("A run of it is under way.")
+    if rule.check_names == [rule.left_out]:
+        raise RunRefused("Its referee has not answered yet.")
     if rule.workspace.is_suspended:
         raise RunRefused("Its workspace is suspended.")
     if why := find_run_obstacle(rule, definitions):
@@ -328,12 +328,8 @@ def launch_rules(ids: Sequence[UUID], due_by: datetime | None = None) -> None:
     able, blocked = _partition(
         rules, lambda rule: not find_run_obstacle(rule, definitions)
     )
-    asked, under_way = _rules_with_open_checks(able)
+    under_way = leave_out_referees(able)
     free, busy = _partition(able, lambda rule: rule.pk not in under_way)
-    for rule in free:
-        if rule.pk in asked:
-            # The others do not wait for a referee who has not answered yet.
-            rule.left_out = REFEREE_CHECK
     some, none = _partition(free, lambda rule: rule.check_names != [rule.left_out])
     paid, unpaid = _partition(some, _can_pay(some, accounts, definitions))
     for rule in busy:
@@ -380,26 +376,6 @@ def _partition(
     for rule in rules:
         (passed if test(rule) else failed).append(rule)
     return passed, failed
-
-
-def _rules_with_open_checks(rules: Iterable[Rule]) -> tuple[set[UUID], set[UUID]]:
-    """Return the rules that wait for a referee, and those that wait for other checks.
-
-    A referee may answer weeks later, and gets one question at a time.
-    """
-    rule_id, ids = "report__monitoring_run__rule", [rule.pk for rule in rules]
-    asked = Reference.objects.filter(
-        report__monitoring_run__rule__in=ids, status=ReferenceStatus.PENDING
-    )
-    waiting = dict(asked.values_list("result_id", rule_id))
-    last = CheckResult.objects.filter(
-        report__monitoring_run__rule__in=ids,
-        report__monitoring_run__number=F("report__monitoring_run__rule__runs_made"),
-        report__completed_at=None,
-        completed_at=None,
-    )
-    others = last.exclude(pk__in=waiting).values_list(rule_id, flat=True)
-    return {*waiting.values()}, {*others}
 
 
 def _can_pay(

@@ -12,7 +12,9 @@ from django.utils.timezone import localtime, now
 from monitoring.models import Alert, Rule
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
+from tests.world.employer import REFEREE, employment_item
 from tests.world.rules import (
+    create_rule,
     move_rules_back,
     raise_alert,
     rule_status,
@@ -449,6 +451,20 @@ def test_resume_says_first_which_run_follows_and_what_it_costs(owner, api):
     run_rules(api)
     charged = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.CHARGE)
     assert [entry.amount for entry in charged] == [-60]
+
+
+def test_resume_costs_nothing_for_a_referee_who_has_not_answered(owner, api):
+    subject = employment_item(refereeEmail=REFEREE)["subject"]
+    create_rule(api, "IDENTITY", "EMPLOYER_VERIFICATION", subject=subject)
+    run_rules(api)
+    rule = Rule.objects.get()
+    owner.post("monitoring-pause", rule=rule.pk)
+    move_rules_back(timedelta(days=1))
+
+    page = owner.page("monitoring-resume", rule=rule.pk)
+    assert "Resume and run for KES 50.00" in page
+    owner.post("monitoring-resume", {"price": "KES 50.00"}, rule=rule.pk)
+    assert rule_status(rule) == ("ACTIVE", "")
 
 
 def test_rule_that_staff_paused_is_not_offered_to_members(owner, api):

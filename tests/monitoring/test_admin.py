@@ -9,6 +9,7 @@ from monitoring.chart import Mark, describe_marks, timeline
 from monitoring.models import Alert, Rule, Run
 from monitoring.runs import launch_due_runs
 from tests.world.clients import Api, person
+from tests.world.employer import REFEREE, employment_item
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
 from tests.world.rules import (
@@ -197,6 +198,22 @@ def test_run_now_is_refused_when_the_rule_cannot_run(
     assert "Top up" in " ".join(told)
     poor.refresh_from_db()
     assert poor.is_active
+
+
+def test_run_now_leaves_out_a_referee_who_has_not_answered(api: Api, staff):
+    subject = employment_item(refereeEmail=REFEREE)["subject"]
+    create_rule(api, "IDENTITY", "EMPLOYER_VERIFICATION", subject=subject)
+    create_rule(api, "EMPLOYER_VERIFICATION", subject=subject)
+    run_rules(api)
+    rules = Rule.objects.all()
+
+    html = asked(staff, "run_now", *rules)
+    told = confirm(staff, html, *rules)
+
+    assert "KES 50.00 a run" in html
+    assert "Its referee has not answered yet." in " ".join(told)
+    run = Run.objects.get(number=2)
+    assert run.report.checks_requested == ["IDENTITY"]
 
 
 def test_staff_cannot_resume_a_rule_without_consent(api: Api, staff):

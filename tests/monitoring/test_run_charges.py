@@ -7,11 +7,13 @@ from monitoring import runs as monitoring_runs
 from monitoring.models import Rule, Run
 from monitoring.runs import launch_due_runs
 from tests.world.clients import Api
+from tests.world.employer import employment_item
 from tests.world.logs import log_lines as log_lines
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
 from tests.world.rules import (
     DAY,
+    create_rule,
     launch_runs,
     move_rules_back,
     rule_status,
@@ -83,6 +85,28 @@ def test_rule_paused_for_its_balance_runs_once_when_resumed(live_api: Api):
     assert len(launch_runs(timedelta(0))) == 1
     assert launch_runs(timedelta(hours=1)) == []
     assert rule_status(made) == ("ACTIVE", "")
+
+
+def test_rule_resumes_for_the_price_without_a_silent_referee(live_api: Api):
+    top_up_account(live_api, 1000)
+    asked = {"subject": employment_item()["subject"]}
+    made = create_rule(live_api, "IDENTITY", "EMPLOYER_VERIFICATION", **asked)
+    live_api.work()
+    live_api.post(f"/monitoring/{made['id']}/pause")
+    move_rules_back(DAY)
+    balance, identity = (
+        live_api.account.balance,
+        CheckDefinition.objects.filter(name="IDENTITY"),
+    )
+    identity.update(price=balance + 1)
+
+    refused = live_api.refused(f"/monitoring/{made['id']}/resume")
+    assert refused["code"] == "insufficient-balance"
+    identity.update(price=balance)
+    assert live_api.post(f"/monitoring/{made['id']}/resume").status_code == 200
+
+    assert len(launch_runs(timedelta(0))) == 1
+    assert live_api.account.balance == 0
 
 
 def test_balance_spent_during_the_launch_pauses_no_rule(

@@ -9,7 +9,7 @@ from monitoring import runs as monitoring_runs
 from monitoring.models import Alert, Rule, Run
 from monitoring.runs import launch_due_runs, release_rules
 from tests.world.clients import Api, person
-from tests.world.employer import ANSWERS, EVIDENCE, employment_item
+from tests.world.employer import ANSWERS, EVIDENCE, REFEREE, employment_item
 from tests.world.logs import log_lines as log_lines
 from tests.world.orders import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.world.orders import movements
@@ -30,9 +30,6 @@ from verification.references.answers import submit
 from verification.references.models import Reference
 from verification.values.local_time import utc_text
 from workspaces.models import Workspace
-
-# In the sandbox only this referee is asked.
-REFEREE = "referee@sandbox.test"
 
 
 def test_first_run_starts_at_once_and_the_second_a_cadence_later(api: Api):

@@ -16,6 +16,8 @@ EMPLOYMENT_INPUTS = {
     "employmentStart": "2019-03-01",
     "employmentEnd": "2023-06-30",
 }
+# In the sandbox only this referee is asked.
+REFEREE = "referee@sandbox.test"
 ANSWERS = {
     "employed": True,
     "employer": "BARAKA LOGISTICS LIMITED",

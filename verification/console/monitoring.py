@@ -34,7 +34,7 @@ from monitoring.pauses import (
     pause_for_client,
     resume_for_client,
 )
-from monitoring.rules import RuleRequest, price_of, read_rule
+from monitoring.rules import RuleRequest, leave_out_referees, price_of, read_rule
 from monitoring.runs import change_rule, create_rule
 from verification.checks.packages import package_of
 from verification.consents.models import Consent
@@ -428,6 +428,8 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
 
 
 def _price_text(place: Place, rule: Rule) -> str:
+    if rule.next_run_at <= now():
+        leave_out_referees([rule])
     price = price_of(rule, catalogue(), package_of(rule))
     return f"{place.account.currency} {price:,.2f}"
 
