@@ -338,8 +338,8 @@ def test_page_of_a_report_says_why_the_policy_decided(owner, api: Api):
     assert "Version 1 of the policy" in html
     assert "No person has looked at it." in html
     assert (
-        "If the risk score of the report is at least 70, decline: Adverse information "
-        "at a credit bureau."
+        "If the risk score of the report is at least 70, decline: Other criteria of "
+        "ours that are not met."
     ) in html
 
 

@@ -61,6 +61,7 @@ from verification.payments.models import Payment
 from verification.privacy import corrections
 from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
+from verification.reports.models import Report
 from verification.values.clock import now
 from webhooks.models import Event
 from workspaces.members import NotAllowed
@@ -92,7 +93,7 @@ def test_policy_declines_once_and_says_why_until_the_report_is_erased(api: Api):
     }
     shown = api.report(report)["decision"]
     assert (shown["madeBy"], shown["madeByName"]) == ("POLICY", "version 1")
-    assert shown["reasonCodes"] == ["ADVERSE_CREDIT"]
+    assert shown["reasonCodes"] == ["OWN_CRITERIA"]
     event = Event.objects.get(name="report.decided")
     assert event.payload["decision"]["madeBy"] == "POLICY"
     run_policy()
@@ -216,7 +217,38 @@ def test_rule_whose_reason_contradicts_the_findings_leaves_it_to_a_person(api: A
     made = Decision.objects.get()
     assert made.policy["contradicted"] == ["IDENTITY_NOT_FOUND"]
     (why,) = why_of(made)
-    assert "contradict “ID number not in the register of persons”" in why
+    assert "No finding bears out “ID number not in the register of persons”" in why
+
+
+@pytest.mark.parametrize(
+    ("when", "code", "expected"),
+    [
+        (
+            condition("flag", "IS", "NON_PERFORMING_ACCOUNT", "CRB_FULL"),
+            "ADVERSE_CREDIT",
+            "REVIEW",
+        ),
+        (condition("score", "AT_LEAST", 70), "OWN_CRITERIA", "REVIEW"),
+        (condition("flag", "IS", "NAME_MISMATCH"), "IDENTITY_MISMATCH", "DECLINED"),
+    ],
+)
+def test_policy_declines_nobody_for_the_holder_of_a_mistyped_number(
+    api: Api, officer: Officer, when, code, expected
+):
+    report = create_wrong_report(api, checksRequested=["IDENTITY", "CRB_FULL"])
+    bureau = CheckResult.objects.get(report=report, name="CRB_FULL")
+    bureau.score = 85
+    bureau.finding["flags"].append({"code": "NON_PERFORMING_ACCOUNT"})
+    bureau.save()
+    Report.objects.update(risk_score=85)
+    decline = rule("DECLINED", when, codes=[code])
+    switch_on(api, decline)
+    dry = policies.dry_run(officer.client, read_rules([decline]))
+
+    policies.apply_policy(report)
+
+    assert decisions(report) == [(expected, "FINAL", "POLICY")]
+    assert dry.counts == {(None, expected): 1}
 
 
 def test_proposal_waits_for_one_member(api: Api, officer: Officer):
@@ -453,6 +485,20 @@ class TestChanges:
 
         return act
 
+    def test_finding_about_the_mistyped_number_is_left_to_a_person(
+        self, api: Api, report, correct
+    ):
+        other = create_wrong_report(
+            api, checksRequested=["IDENTITY", "KRA_PIN"], reuse=False
+        )
+        mismatch = condition("flag", "IS", "NAME_MISMATCH", "KRA_PIN")
+        switch_on(api, rule("DECLINED", mismatch, codes=["TAX_PIN_MISMATCH"]))
+
+        correct(other)
+        policies.apply_policy(other)
+
+        assert decisions(other) == [("REVIEW", "FINAL", "POLICY")]
+
     def test_correction_makes_a_proposal(self, report, correct):
         correct()
         run_policy()
@@ -629,7 +675,7 @@ class TestVersions:
             {
                 "when": [about_report | {"comparison": "AT_LEAST", "value": 70.0}],
                 "then": "DECLINED",
-                "reasonCodes": ["ADVERSE_CREDIT"],
+                "reasonCodes": ["OWN_CRITERIA"],
             }
         ]
         assert first["rules"][0]["when"][0]["value"] == "LOW"

@@ -257,6 +257,17 @@ def test_outcome_that_hangs_on_an_outage_is_a_review():
     assert outcome(stored, approve, decline).status == "APPROVED"
 
 
+@pytest.mark.parametrize("code", ["ADVERSE_CREDIT", "CREDIT_SCORE_TOO_LOW"])
+@pytest.mark.parametrize("checks", [{}, {"CRB_STANDARD": FAILED}])
+def test_reason_that_no_check_could_confirm_is_a_review(code, checks):
+    pin = CheckFacts("COMPLETED", 75, frozenset({"PIN_INACTIVE"}))
+    inactive = condition("score", "AT_LEAST", 70)
+    decline = rule("DECLINED", inactive, codes=[code, "TAX_PIN_MISMATCH"])
+
+    expected = Outcome("REVIEW", contradicted=(code,))
+    assert outcome(facts(KRA_PIN=pin, **checks), decline) == expected
+
+
 def test_outcome_that_is_the_same_in_any_case_counts():
     poor = condition("creditScore", "BELOW", 400, "CRB_SCORE")
     stored = facts(IDENTITY=HIGH, CRB_SCORE=FAILED)

@@ -26,7 +26,7 @@ def rule(then: str, *when: dict[str, Any], codes: Any = ()) -> dict[str, Any]:
 # A person of the sandbox has a low score, and the adverse one has 90.
 APPROVE_LOW = rule("APPROVED", condition("score", "BELOW", 30))
 DECLINE_HIGH = rule(
-    "DECLINED", condition("score", "AT_LEAST", 70), codes=["ADVERSE_CREDIT"]
+    "DECLINED", condition("score", "AT_LEAST", 70), codes=["OWN_CRITERIA"]
 )
 
 

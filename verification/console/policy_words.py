@@ -186,7 +186,7 @@ def why_of(decision: Decision) -> list[Text]:
     names = Names.of(version.workspace)
     said: Text = _("No rule decided, so a person reviews the report.")
     if false := basis.get("contradicted"):
-        contradicted = _("The findings contradict %(codes)s, so a person reviews it.")
+        contradicted = _("No finding bears out %(codes)s, so a person reviews it.")
         reasons = (f"“{names.reasons.get(code, code)}”" for code in false)
         said = contradicted % {"codes": ", ".join(reasons)}
     if number := basis["rule"]:

@@ -81,8 +81,7 @@ def sort_cases(client: Client, member: Member, ids: Collection[UUID]) -> SortedC
     for report in reports:
         if needs_second(DecisionStatus.APPROVED, report.risk_score):
             why[report.pk] = Unclear.SECOND
-    stored = {report.pk: (report.risk_score, report.package) for report in reports}
-    for report_id, facts in read_facts(stored, None).items() if stored else ():
+    for report_id, facts in read_facts(reports).items() if reports else ():
         if why[report_id] is None and not _is_clean(facts):
             why[report_id] = Unclear.FINDINGS
     return SortedCases(

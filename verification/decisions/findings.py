@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, QuerySet
 
 from verification.checks.models import CheckResult, ResultStatus
-from verification.db.base import run_sql
 from verification.decisions.models import DECIDABLE, Decision
 from verification.decisions.rules import (
     CheckFacts,
     Facts,
-    checks_claimed,
     contradictions,
     suggestions,
 )
-from verification.reports.models import Report, ReportStatus
+from verification.reports.models import IDENTIFIERS, Report, ReportStatus
 
-# Arrays, because 1,000 parameters take longer to write than their rows to read
-RESULTS = """
-SELECT r.report_id, r.id, r.name, r.status, r.score,
-    CASE WHEN %s::text[] IS NULL OR r.name = ANY(%s::text[]) THEN r.finding END
-FROM checks_checkresult r
-WHERE r.report_id = ANY(%s) AND r.revision = 0
-"""
+MISMATCH = "NAME_MISMATCH"
+Number = tuple[str, str]
 
 
 def decidable_reports() -> QuerySet[Report]:
@@ -87,29 +79,83 @@ def weigh_reasons(
 
     The latter come with the checks that say so. It takes one statement.
     """
-    stored = {report.pk: (report.risk_score, report.package)}
-    facts = read_facts(stored, checks_claimed(codes))[report.pk]
+    facts = read_facts([report], for_member=True)[report.pk]
     return suggestions(codes, facts), contradictions(codes, facts)
 
 
 def read_facts(
-    reports: Mapping[UUID, tuple[int | None, str | None]], names: Collection[str] | None
+    reports: Iterable[Report], *, for_member: bool = False
 ) -> dict[UUID, Facts]:
-    """Return the facts of the reports (ID -> score and package), by report ID.
+    """Return the facts of the reports that rules can rely on, by report ID.
 
-    It opens the sealed findings, with flags and numbers, only of the checks in `names`;
-    `None` means all checks.
+    They cannot rely on a finding about the holder of a mistyped number, or about
+    details that were corrected since. It counts as a check that left all open, except
+    that the names differ, and the report has no score. A member, who reads the
+    findings, weighs all of them.
     """
-    checks: dict[UUID, dict[str, CheckFacts]] = {pk: {} for pk in reports}
-    field: Any = CheckResult._meta.get_field("finding")
-    listed = None if names is None else list(names)
-    results = run_sql(RESULTS, [listed, listed, list(reports)])
-    for report_id, pk, name, status, score, sealed in results:
-        finding = field.open(sealed, pk) if sealed else {}
-        checks[report_id][name] = CheckFacts(
-            status,
-            score,
-            frozenset(flag["code"] for flag in finding.get("flags") or ()),
-            finding.get("details") or {},
-        )
-    return {pk: Facts(*report, checks[pk]) for pk, report in reports.items()}
+    by_id = {report.pk: report for report in reports}
+    found: dict[UUID, list[CheckResult]] = {pk: [] for pk in by_id}
+    results = CheckResult.objects.filter(report__in=by_id)
+    for result in results.select_related("definition"):
+        found[result.report_id].append(result)
+    return {
+        pk: _facts_of(report, found[pk], for_member) for pk, report in by_id.items()
+    }
+
+
+def _facts_of(
+    report: Report, results: Collection[CheckResult], for_member: bool
+) -> Facts:
+    theirs = set() if for_member else strangers_results(results, report)
+    score, checks = report.risk_score, dict[str, CheckFacts]()
+    for one in results:
+        finding = one.finding or {}
+        flags = frozenset(flag["code"] for flag in finding.get("flags") or ())
+        known = CheckFacts(one.status, one.score, flags, finding.get("details") or {})
+        is_outdated = not for_member and one.outdated_details(report.subject)
+        if is_outdated or one.pk in theirs:
+            score = None
+            flags = frozenset() if is_outdated else flags & {MISMATCH}
+            known = CheckFacts(one.status, flags=flags)
+        checks[one.name] = known
+    return Facts(score, report.package, checks)
+
+
+def strangers_results(results: Collection[CheckResult], report: Report) -> set[UUID]:
+    """Return the IDs of results about a number's holder who is not the subject.
+
+    A source compared the names, and they differ. The results of other sources for the
+    same number are about that holder too, unless they have the subject's name.
+    """
+    theirs = {
+        number
+        for one in results
+        if _likeness(one) == "NO_MATCH"
+        for number in numbers_asked(one, report)
+    }
+    return {
+        one.pk
+        for one in results
+        if theirs and one.finding and _likeness(one) in {"NO_MATCH", None}
+        if theirs & numbers_asked(one, report)
+    }
+
+
+def numbers_asked(result: CheckResult, report: Report) -> set[Number]:
+    """Return the identifying numbers that the check asked with, by their names."""
+    members = result.inputs or report.subject or {}
+    names = {entry["key"] for entry in result.definition.required_inputs}
+    return {
+        (name, str(members[name]))
+        for name in IDENTIFIERS
+        if name in names and members.get(name)
+    }
+
+
+def _likeness(result: CheckResult) -> str | None:
+    """Return the source's comparison of the names, or None without one."""
+    finding = result.finding or {}
+    if any(flag["code"] == MISMATCH for flag in finding.get("flags") or ()):
+        return "NO_MATCH"
+    likeness: str | None = (finding.get("details") or {}).get("nameMatch")
+    return likeness

@@ -54,7 +54,6 @@ from verification.decisions.rules import (
     Outcome,
     RuleFault,
     Rules,
-    checks_read,
     evaluate,
     find_faults,
     found_values,
@@ -317,8 +316,7 @@ def _ask(version: PolicyVersion, report: Report) -> tuple[Outcome, dict[str, Any
             version.broken_at = now()
             version.save(update_fields=["broken_at"])
         return Outcome(DecisionStatus.REVIEW), {"rule": None, "isBroken": True}
-    stored = {report.pk: (report.risk_score, report.package)}
-    facts = read_facts(stored, checks_read(rules))[report.pk]
+    facts = read_facts([report])[report.pk]
     outcome = evaluate(rules, facts)
     rule = rules[outcome.rule - 1] if outcome.rule else None
     return outcome, {
@@ -382,17 +380,14 @@ def dry_run(client: Client, rules: Rules) -> DryRun:
         )
         .order_by("-completed_at")
     )
-    columns = "id", "risk_score", "package"
-    rows = recent.values_list(*columns)[:DRY_RUN_REPORTS]
-    stored = {pk: (score, package) for pk, score, package in rows}
-    facts = read_facts(stored, checks_read(rules))
-    decided = dict(run_sql(DECIDED, [list(stored)]))
+    facts = read_facts(recent[:DRY_RUN_REPORTS])
+    decided = dict(run_sql(DECIDED, [list(facts)]))
     compared = [
-        Difference(pk, decided.get(pk), evaluate(rules, facts[pk])) for pk in stored
+        Difference(pk, decided.get(pk), evaluate(rules, facts[pk])) for pk in facts
     ]
     counts = Counter((one.decided, one.outcome.status) for one in compared)
     differences = [
         one for one in compared if one.decided not in {None, OPEN, one.outcome.status}
     ]
     hits = Counter(one.outcome.rule for one in compared)
-    return DryRun(len(stored), counts, hits, differences)
+    return DryRun(len(facts), counts, hits, differences)

@@ -6,8 +6,8 @@ The first rule that matches decides; if none does, a person reviews the report. 
 condition is unanswered if its check failed, has no score or is not part of the report;
 a condition about a check's state, if the check has not run. If an unanswered rule could
 change the outcome, a person reviews the report, so that an outage neither approves nor
-declines it. A person also reviews it if the findings contradict a reason of the rule
-that matches (`contradictions`).
+declines it. A person also reviews it if no finding bears out a reason of the rule that
+matches (`_unproven`).
 """
 
 from __future__ import annotations
@@ -177,11 +177,6 @@ class Condition(_Shape):
     def is_number(self) -> bool:
         return self.fact == Fact.SCORE or self.fact in NUMBERS
 
-    @property
-    def reads_finding(self) -> bool:
-        """True if the condition reads the sealed part of a result."""
-        return self.fact == Fact.FLAG or self.fact in NUMBERS
-
 
 class Rule(_Shape):
     """If all conditions hold, the outcome is `then`."""
@@ -258,7 +253,7 @@ class Outcome:
     rule: int | None = None
     # Numbers of earlier rules without an answer
     unanswered: tuple[int, ...] = ()
-    # Codes of the matching rule that the findings contradict
+    # Codes of the matching rule that no finding bears out
     contradicted: tuple[str, ...] = ()
 
 
@@ -276,11 +271,11 @@ def evaluate(rules: Rules, facts: Facts) -> Outcome:
                 for one in earlier
             ):
                 break
-            if false := contradictions(rule.codes, facts):
+            if false := _unproven(rule.codes, facts):
                 return Outcome(
                     DecisionStatus.REVIEW.value,
                     unanswered=tuple(unanswered),
-                    contradicted=tuple(false),
+                    contradicted=false,
                 )
             return Outcome(rule.then, rule.codes, number, tuple(unanswered))
     return Outcome(DecisionStatus.REVIEW.value, unanswered=tuple(unanswered))
@@ -303,6 +298,15 @@ def contradictions(codes: Iterable[str], facts: Facts) -> dict[str, list[str]]:
         if is_whole or code == NO_CONSENT:
             found[code] = list(facts.checks)
     return found
+
+
+def _unproven(codes: Sequence[str], facts: Facts) -> tuple[str, ...]:
+    """Return the codes that the findings contradict, or that no check could confirm."""
+    false = contradictions(codes, facts)
+    done = {name for name, one in facts.checks.items() if one.is_completed}
+    return tuple(
+        c for c in codes if c in false or (c in HINTS and done.isdisjoint(HINTS[c][0]))
+    )
 
 
 def suggestions(codes: Collection[str], facts: Facts) -> list[str]:
@@ -334,22 +338,9 @@ def is_about(
     return not checks or any(subject_type in checked.get(one, ()) for one in checks)
 
 
-def checks_claimed(codes: Iterable[str]) -> set[str]:
-    """Return the checks whose flags tell whether reasons with these codes hold."""
-    return {name for code in codes for name in HINTS.get(code, ((),))[0]}
-
-
 def found_values(rule: Rule, facts: Facts) -> list[Any]:
     """Return the value that the report has for each condition of a rule."""
     return [_value(condition, facts) for condition in rule.when]
-
-
-def checks_read(rules: Rules) -> set[str] | None:
-    """Return the checks whose flags and numbers the rules need; `None` means all."""
-    read = [one for rule in rules for one in rule.when if one.reads_finding]
-    names = {one.check for one in read if one.check}
-    names |= checks_claimed(code for rule in rules for code in rule.codes)
-    return None if any(one.check is None for one in read) else names
 
 
 def _all_hold(rule: Rule, facts: Facts) -> bool | None:

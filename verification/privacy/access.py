@@ -16,6 +16,7 @@ from django.db import transaction
 
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
+from verification.decisions.findings import strangers_results
 from verification.decisions.models import AdverseNotice, Decision, DecisionState
 from verification.notifications.recipients import count_today
 from verification.privacy.disclosures import ReportRecipient, recipients_of
@@ -30,7 +31,7 @@ from verification.privacy.models import (
 from verification.privacy.people import Person, Proof
 from verification.privacy.requests import answer_request, open_request
 from verification.privacy.retention import kept_until
-from verification.privacy.strangers import strangers_results, without_stranger
+from verification.privacy.strangers import without_stranger
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import SUBJECT_ACTOR
 from verification.values.local_time import utc_text

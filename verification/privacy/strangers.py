@@ -8,41 +8,23 @@ subject's view of the finding stays.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
 from monitoring.alerts import snapshot_of
 from monitoring.models import Alert, Baseline
 from verification.checks.models import CheckResult
-from verification.reports.models import IDENTIFIERS, Report, Subject, subject_id
+from verification.decisions.findings import (
+    MISMATCH,
+    numbers_asked,
+    strangers_results,
+)
+from verification.reports.models import Report, Subject, subject_id
 from verification.sources.models import Call
 from webhooks.models import Attempt, Event
 
-MISMATCH = "NAME_MISMATCH"
 SUMMARY = "This number belongs to somebody else, whose details we do not show."
-
-Number = tuple[str, str]
-
-
-def strangers_results(results: Iterable[CheckResult], report: Report) -> set[UUID]:
-    """Return the IDs of results about a number's holder who is not the subject.
-
-    A source compared the names, and they differ. The results of other sources for the
-    same number are about that holder too, unless they have the subject's name.
-    """
-    asked = {one: _numbers(one, report) for one in results if one.finding}
-    theirs = {
-        number
-        for one, numbers in asked.items()
-        if _likeness(one) == "NO_MATCH"
-        for number in numbers
-    }
-    return {
-        one.pk
-        for one, numbers in asked.items()
-        if numbers & theirs and _likeness(one) in {"NO_MATCH", None}
-    }
 
 
 def without_stranger(finding: dict[str, Any]) -> dict[str, Any]:
@@ -105,26 +87,6 @@ def _ids(result: CheckResult, report: Report) -> set[UUID]:
     scope = report.workspace_id, report.environment
     return {
         subject_id(*scope, identity)
-        for name, value in _numbers(result, report)
+        for name, value in numbers_asked(result, report)
         for identity in Subject({**kind, name: value}).numbers()
     }
-
-
-def _numbers(result: CheckResult, report: Report) -> set[Number]:
-    """Return the identifying numbers that the check asked with, by their names."""
-    members = result.inputs or report.subject or {}
-    names = {entry["key"] for entry in result.definition.required_inputs}
-    return {
-        (name, str(members[name]))
-        for name in IDENTIFIERS
-        if name in names and members.get(name)
-    }
-
-
-def _likeness(result: CheckResult) -> str | None:
-    """Return the source's comparison of the names, or None without one."""
-    finding = result.finding or {}
-    if any(flag["code"] == MISMATCH for flag in finding.get("flags") or ()):
-        return "NO_MATCH"
-    likeness: str | None = (finding.get("details") or {}).get("nameMatch")
-    return likeness
