@@ -441,6 +441,7 @@ def test_all_of_a_finding_has_words():
         *metropol.LISTINGS.values(),
         *findings.PIN_STATUSES.values(),
         *screening.TOPICS,
+        *("debarment", "wanted", "crime", "crime.fin", "crime.traffick.drug", "poi"),
     }
 
     assert details - set(finding_words.LABELS) == set()
