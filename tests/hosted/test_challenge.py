@@ -99,6 +99,8 @@ def test_invalid_date_does_not_count_as_an_answer(ask):
         page = visitor.browser.get(answer["Location"]).content.decode()
         assert "<title>Error: " in page
         assert f'href="#{field}"' in page, typed
+        assert f'aria-describedby="born-hint {field}-error"' in page
+        assert page.count("aria-invalid") == (3 if field == "id_day" else 1)
         told = "Write the year with four digits" in page
         assert told is (field == "id_year")
     assert Consent.objects.get().wrong_answers == 0

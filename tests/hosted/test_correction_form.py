@@ -114,6 +114,7 @@ def test_form_needs_both_answers_and_documents_that_are_what_they_claim(
     assert "Say what is wrong" in page
     assert "were swapped." in page
     assert "Choose your documents again" in page
+    assert 'aria-describedby="id_documents-hint id_documents-error"' in page
     for files, said in REFUSED_DOCUMENTS:
         assert said in send(subject, *files).content.decode()
     for body, kind, status in [

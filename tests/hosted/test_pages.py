@@ -101,7 +101,13 @@ def test_grant_of_a_changed_notice_is_refused(api, ask):
 
     answer = visitor.post("grant", **form)
 
-    assert b"This page has changed" in visitor.browser.get(answer["Location"]).content
+    page = visitor.browser.get(answer["Location"]).content.decode()
+    assert "This page has changed" in page
+    assert "<title>Error: " in page
+    assert 'tabindex="-1" autofocus' in page
+    # The name stays; the new text needs its own tick.
+    assert f'value="{form["name"]}"' in page
+    assert 'name="agreed" checked' not in page
     assert not ConsentRecord.objects.exists()
     visitor.grant()
     assert "3650 days" in ConsentRecord.objects.get().evidence["text"]

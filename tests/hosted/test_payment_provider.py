@@ -79,6 +79,8 @@ def test_provider_outage_takes_nothing_and_allows_a_retry(
 
     assert page.status_code == 200
     assert b"could not be opened. Nothing was taken" in page.content
+    assert b"<title>Error: " in page.content
+    assert b'tabindex="-1" autofocus' in page.content
     assert "Pay KES 250.00" in visible_text(page.content.decode())
     vars(paystack.faults).update(status=None, half=False)
     assert visitor.post("pay")["Location"].startswith(paystack.url)

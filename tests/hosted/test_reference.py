@@ -166,11 +166,16 @@ def test_invalid_or_outdated_form_is_shown_again_with_the_rest(referee: Visitor)
     for name in ("employer", "from_day", "to_day", "rehire", "name", "title"):
         assert f'href="#id_{name}"' in page
         assert page.count(f'id="id_{name}"') == 1
+    # Groups are tied to their hints and errors.
+    for name in ("employed-hint", "from_day-hint id_from_day-error"):
+        assert f'aria-describedby="id_{name}' in page
+    assert page.count('autocomplete="off" aria-invalid="true"') == 6
     # The notice was another one.
     page = referee.post("submit", **ANSWER, shown="ab" * 32)
     assert page.status_code == 200
     changed = "This page has changed since you opened it"
     assert changed in visible_text(page.content.decode())
+    assert b"<title>Error: " in page.content
     assert saved_reference(referee).status == "PENDING"
 
 

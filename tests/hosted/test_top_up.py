@@ -250,6 +250,7 @@ def test_real_money_is_paid_at_the_real_provider(
     paystack.faults.status = 500
     answer = visitor.browser.post(visitor.page, {"amount": "5000"}, follow=True)
     assert b"could not be opened. Nothing was taken" in answer.content
+    assert b"<title>Error: " in answer.content
 
 
 def test_pages_are_in_kiswahili(api: Api):

@@ -379,7 +379,8 @@ def grant(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return pages.store(visited.visit.keep(form.data, form.fields))
     # The notice may have changed since the subject read it; evidence holds that text.
     if form.cleaned_data["shown"] != notice.sha256:
-        return pages.store(visited.visit.without_form(), "?changed")
+        typed = visited.visit.keep(form.data, ("name", "position"))
+        return pages.store(typed, "?changed")
     signed = replace(
         _evidence(request, visited, notice, notice.text),
         typed_name=form.cleaned_data["name"],
@@ -661,11 +662,15 @@ def notice_context(request: HttpRequest, visited: OpenConsent) -> Context:
     consent = visited.consent
     # A visitor without a challenge sees no details of the subject.
     known = consent.report.subject if challenge_for_consent(consent) else None
+    changed, typed = "changed" in request.GET, visited.visit.typed
+    form = forms.grant_form(consent.report, None if changed else typed)
+    # Only the visitor may tick the box of another text.
+    form.initial = typed or {}
     return {
         "notice": notice_of(consent),
-        "form": forms.grant_form(consent.report, visited.visit.typed),
+        "form": form,
         "steps": count_steps(consent),
-        "changed": "changed" in request.GET,
+        "changed": changed,
         "details": details_of(known or {}),
         "expires_at": link_end(consent),
     }

@@ -448,7 +448,7 @@ def _page_context(request: HttpRequest, visited: OpenPayment) -> dict[str, Any]:
         "query": request.META.get("QUERY_STRING", ""),
         "report": payment.report,
         "state": state_response(*_state(visited)).content.decode(),
-        "unavailable": "unavailable" in request.GET,
+        "unavailable": visited.stage in PAYABLE and UNAVAILABLE[1:] in request.GET,
         "too_soon": "too-soon" in request.GET,
         **renewal_context(payment, visited.stage),
     }

@@ -20,10 +20,10 @@ def field_error(field: Any) -> dict[str, Any]:
 
 
 @register.simple_tag
-def described(field: Any, hint: str = "hint") -> SafeString:
+def described(field: Any, hint: str = "hint", *, group: bool = False) -> SafeString:
     """Lead a control to its hint and error: `<input {% described form.name %}>`.
 
-    `hint` is empty for a field without one.
+    `hint` is empty for a field without one. A `group` has no `aria-invalid`.
     """
     name = field.id_for_label
     ids = [f"{name}-hint"] if hint else []
@@ -31,7 +31,7 @@ def described(field: Any, hint: str = "hint") -> SafeString:
         ids.append(f"{name}-error")
     if not ids:
         return SafeString("")
-    invalid = SafeString(' aria-invalid="true"' if field.errors else "")
+    invalid = SafeString(' aria-invalid="true"' if field.errors and not group else "")
     return format_html('aria-describedby="{}"{}', " ".join(ids), invalid)
 
 
