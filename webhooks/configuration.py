@@ -18,8 +18,10 @@ from verification.values.clock import now
 from webhooks.models import Configuration, DeliveryStatus, SimulatedAnswer
 from workspaces.models import Environment
 
-# For this long the previous secret signs together with the new one.
+# For this long a replaced secret signs together with the new one.
 SECRET_OVERLAP = timedelta(hours=24)
+# Every attempt is signed with each of them, and its header must not grow too long.
+MOST_REPLACED = 4
 HEALTHY_STATE: dict[str, Any] = {
     **breaker.CLOSED,
     "failing_since": None,
@@ -68,8 +70,12 @@ def configure(
     if secret is not None and secret != before:
         changed.append("secret")
         if before is not None:
-            configuration.previous_secret = before
-            configuration.previous_secret_ends_at = at + SECRET_OVERLAP
+            end = at + SECRET_OVERLAP
+            ends = {before: end.timestamp(), **configuration.replaced_secrets(at)}
+            ends.pop(secret, None)
+            several = dict(list(ends.items())[:MOST_REPLACED])
+            configuration.previous_secret = several if len(several) > 1 else before
+            configuration.previous_secret_ends_at = end
         configuration.secret = secret
     for name, value in {**given, **HEALTHY_STATE, "updated_at": at}.items():
         setattr(configuration, name, value)

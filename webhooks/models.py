@@ -109,7 +109,8 @@ class Configuration(DatedRow):
     enabled = models.BooleanField()
     enabled_events = ArrayField(models.CharField(max_length=30, choices=Event.Name))
     secret = EncryptedJSONField()
-    # Requests are signed with this secret, too, until `previous_secret_ends_at`.
+    # Requests are signed with this secret, too, until `previous_secret_ends_at`. If
+    # several were replaced in a day, the end of each, in Unix seconds, by secret.
     previous_secret = EncryptedJSONField(null=True)
     previous_secret_ends_at = models.DateTimeField(null=True, editable=False)
     # Failed attempts since the last success, and the time of the first of them.
@@ -159,10 +160,18 @@ class Configuration(DatedRow):
         return self.url
 
     def secrets(self, at: datetime) -> list[str]:
-        """Return the current secret, and the previous one if it is still valid."""
-        if self.previous_secret_ends_at and at < self.previous_secret_ends_at:
-            return [self.secret, self.previous_secret]
-        return [self.secret]
+        """Return the current secret, and the replaced ones that are still valid."""
+        return [self.secret, *self.replaced_secrets(at)]
+
+    def replaced_secrets(self, at: datetime) -> dict[str, float]:
+        """Return when each replaced secret that is still valid ends, newest first."""
+        last_end = self.previous_secret_ends_at
+        if last_end is None or last_end <= at:
+            return {}
+        replaced = self.previous_secret or {}
+        if isinstance(replaced, str):
+            return {replaced: last_end.timestamp()}
+        return {one: end for one, end in replaced.items() if end > at.timestamp()}
 
 
 class DeliveryStatus(models.TextChoices):

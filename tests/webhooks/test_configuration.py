@@ -2,6 +2,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
+from django.db.models import F
 from django.utils.timezone import now
 
 from tests.world.clients import Api
@@ -101,6 +102,36 @@ def test_old_secret_signs_for_a_day_beside_the_new_one(api: Api):
     almost = changed.updated_at + timedelta(hours=23, minutes=59)
     assert changed.secrets(almost) == [ANOTHER, SECRET]
     assert changed.secrets(changed.previous_secret_ends_at) == [ANOTHER]
+
+
+def test_replaced_secrets_sign_for_a_day_each(api: Api):
+    configure_receiver(api.workspace)
+    configure_receiver(api.workspace, secret=ANOTHER)
+    hour_ago = F("previous_secret_ends_at") - timedelta(hours=1)
+    Configuration.objects.update(previous_secret_ends_at=hour_ago)
+
+    configure_receiver(api.workspace, secret="the-third-secret")
+
+    changed = only(api)
+    latest = changed.updated_at
+    signing = [
+        changed.secrets(latest + timedelta(minutes=minutes))
+        for minutes in (22 * 60, 23 * 60 + 30, 24 * 60)
+    ]
+    third = "the-third-secret"
+    assert signing == [[third, ANOTHER, SECRET], [third, ANOTHER], [third]]
+
+
+def test_five_secrets_sign_at_most_and_each_once(api: Api):
+    for secret in (SECRET, ANOTHER, SECRET):
+        configure_receiver(api.workspace, secret=secret)
+    assert only(api).secrets(now()) == [SECRET, ANOTHER]
+
+    for number in range(5):
+        configure_receiver(api.workspace, secret=f"a-newer-secret-{number}")
+
+    newest_first = [f"a-newer-secret-{number}" for number in (4, 3, 2, 1, 0)]
+    assert only(api).secrets(now()) == newest_first
 
 
 def test_secret_is_sealed_in_the_table(api: Api):
