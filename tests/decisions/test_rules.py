@@ -207,6 +207,18 @@ def test_number_of_a_finding_is_compared(found, expected):
     assert answer(facts(CRB_SCORE=scored), check="CRB_SCORE", **asked) == expected
 
 
+@pytest.mark.parametrize("fact", ["totalBalance", "totalOverdue"])
+@pytest.mark.parametrize(
+    ("currency", "expected"), [("KES", "yes"), ("USD", "unknown"), (None, "unknown")]
+)
+def test_amount_in_another_currency_is_not_compared(fact, currency, expected):
+    numbers = {fact: 500, "currency": currency}
+    scored = CheckFacts("COMPLETED", 10, numbers=numbers)
+    asked = {"fact": fact, "comparison": "BELOW", "value": 1000}
+
+    assert answer(facts(CRB_FULL=scored), check="CRB_FULL", **asked) == expected
+
+
 @pytest.mark.parametrize(
     ("members", "expected"),
     [

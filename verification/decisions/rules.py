@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 from verification.checks.models import CheckDefinition, ResultStatus
 from verification.decisions.models import CODE_PATTERN, MAX_CODES, DecisionStatus
 from verification.reports.models import RiskLevel
+from verification.values.shapes import CURRENCY
 
 MAX_RULES = 30
 MAX_CONDITIONS = 5
@@ -38,6 +39,8 @@ NUMBERS = (
     "enquiriesLast12Months",
     "bouncedChequesLast12Months",
 )
+# Those of them that a condition compares in CURRENCY
+AMOUNTS = ("totalBalance", "totalOverdue")
 # Reason code -> the checks that can tell whether it holds, and the flags of which one
 # of them then has at least one. A score alone does not tell of adverse information.
 CLAIMS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
@@ -417,7 +420,9 @@ def _value(condition: Condition, facts: Facts) -> Any:
     if condition.fact in NUMBERS:
         found = check.numbers.get(condition.fact)
         is_number = isinstance(found, int | float) and not isinstance(found, bool)
-        return found if is_number else None
+        is_foreign = check.numbers.get("currency") != CURRENCY
+        is_known = is_number and not (condition.fact in AMOUNTS and is_foreign)
+        return found if is_known else None
     return _score_or_level(condition, check.score)
 
 
