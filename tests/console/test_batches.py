@@ -806,10 +806,15 @@ def test_progress_counts_reports_by_state(sender, api: Api):
     page = sender.html
     assert "0 of 3 reports have ended." in page
     assert 'hx-trigger="every 15s"' in page
+    url = sender.visitor.url("reports-batch", batch=Batch.objects.get().pk)
+    (seen,) = re.findall(r'"X-Refresh": "([^"]+)"', page)
+    headers = {"X-Refresh": seen}
+    assert sender.visitor.http.get(url, headers=headers).status_code == 204
 
     api.work()
     open_new_cases()
 
+    assert sender.visitor.http.get(url, headers=headers).status_code == 200
     page = sender.visitor.page("reports-batch", batch=Batch.objects.get().pk)
     assert "3 of 3 reports have ended." in page
     assert "hx-trigger" not in page.split("<main")[1]

@@ -17,12 +17,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Max, Q, QuerySet
 from django.http import HttpResponse
 from django.utils.html import format_html
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from verification.accounts.sessions import REFRESH
 from verification.batches.cells import Line
 from verification.batches.models import UPLOAD_RETENTION, Batch, Upload
 from verification.batches.spreadsheet import (
@@ -597,7 +598,10 @@ def _to_ordered(place: Place, batch: UUID) -> HttpResponse:
 
 
 def _show_progress(place: Place, batch: Batch) -> HttpResponse:
-    """Show the number of reports in each state, and the reports that need an action."""
+    """Show the number of reports in each state, and the reports that need an action.
+
+    A page that refreshes itself gets status 204 while it has all that it would show.
+    """
     reports = Report.objects.filter(pk__in=batch.report_ids)
     counted = Counter(
         dict(reports.values_list("status").annotate(Count("pk")).order_by())
@@ -605,9 +609,15 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
     number, count = place.paging["page"], len(batch.report_ids)
     rows = reports_of(batch, number * PAGE_SIZE, PAGE_SIZE)
     waiting = _unanswered(batch.report_ids)
+    unanswered, remindable = waiting.count(), waiting.exclude(_recent()).count()
+    latest = reports.aggregate(at=Max("updated_at"))["at"]
+    seen = f"{latest} {unanswered} {remindable}"
+    if place.request.headers.get(REFRESH) == seen:
+        return HttpResponse(status=204)
     shown = {
-        "waiting": waiting.count(),
-        "remindable": waiting.exclude(_recent()).count(),
+        "seen": seen,
+        "waiting": unanswered,
+        "remindable": remindable,
         "batch": batch,
         "by": _name_of(batch),
         "count": count,
