@@ -248,9 +248,12 @@ def test_checks_have_names_in_the_language_of_the_page(owner, api):
 
     page = owner.page("reports-detail", query={"lang": "sw"}, report=made)
     form = owner.page("reports-new", query={"lang": "sw"})
+    chosen = {"step": "file", "checks": "IDENTITY", "consent": "HOSTED"}
+    upload = owner.page("reports-batch-new", query={**chosen, "lang": "sw"})
 
-    for html in (page, form):
+    for html in (page, form, upload):
         assert "Kitambulisho cha taifa" in html
+        assert "Mmiliki" in html
         assert "National identity" not in html
 
 
