@@ -140,7 +140,7 @@ class Keys(Hands):
 
     def search(self, text):
         self.clicks += 1
-        self.page.keyboard.press("/")
+        self.page.keyboard.press("Control+k")
         self.page.keyboard.type(text)
         return self.page.locator("#found")
 

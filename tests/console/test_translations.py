@@ -53,7 +53,18 @@ IN_CODE = re.compile(
 PLURALS_IN_CODE = re.compile(r'\bngettext(?:_lazy)?\(\s*"([^"]+)",\s*"([^"]+)"')
 # Words of the API, which are the same in every language, and what languages and
 # formats are called.
-SAME = {"English", "Kiswahili", "doctype", "html", "nbsp", "EAT", "CSV", "PDF", "ms"}
+SAME = {
+    "English",
+    "Kiswahili",
+    "doctype",
+    "html",
+    "nbsp",
+    "EAT",
+    "CSV",
+    "PDF",
+    "ms",
+    "Ctrl",
+}
 SKIPPED = re.compile(
     r"<pre.*?</pre>|<script.*?</script>|{% comment %}.*?{% endcomment %}"
     r'|<meta name="htmx.*?>',

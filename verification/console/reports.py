@@ -272,6 +272,12 @@ def _verdict_of(report: Report, results: list[dict[str, Any]]) -> dict[str, Any]
             if severities[level]
         )
         flags = f"{total}: {', '.join(each)}"
+    done = sum(one["is_done"] for one in results)
+    progress = ngettext(
+        "%(done)s of %(count)s completed",
+        "%(done)s of %(count)s completed",
+        len(results),
+    )
     riskiest = (
         one["name"]
         for one in results
@@ -280,7 +286,8 @@ def _verdict_of(report: Report, results: list[dict[str, Any]]) -> dict[str, Any]
     return {
         "checks": {
             "all": len(results),
-            "done": sum(one["is_done"] for one in results),
+            "done": done,
+            "progress": progress % {"done": done, "count": len(results)},
             "failed": sum(one["status"] == ResultStatus.FAILED for one in results),
             "flags": flags,
         },

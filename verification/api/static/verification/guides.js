@@ -3,10 +3,9 @@
 
 for (const one of document.querySelectorAll("[data-script]")) one.hidden = false;
 
-// "/" puts the cursor into the search.
+// Ctrl-K puts the cursor into the search.
 document.addEventListener("keydown", (event) => {
-  const isTyping = event.target.closest("input, select, textarea");
-  if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey) return;
+  if (event.key !== "k" || !(event.ctrlKey || event.metaKey)) return;
   event.preventDefault();
   document.getElementById("find").focus();
 });

@@ -20,16 +20,11 @@ function showWhatNeedsScript(root) {
   for (const one of root.querySelectorAll("[data-script]")) one.hidden = false;
 }
 
-function isTyping(target) {
-  return target.closest("input, select, textarea, [contenteditable]") !== null;
-}
-
 const find = document.getElementById("find");
 const found = document.getElementById("found");
 
 document.addEventListener("keydown", (event) => {
-  const isPalette = event.key === "k" && (event.ctrlKey || event.metaKey);
-  if (isPalette || (event.key === "/" && !isTyping(event.target))) {
+  if (event.key === "k" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     find?.focus();
   }
@@ -87,7 +82,25 @@ document.addEventListener("change", (event) => {
 });
 
 showWhatNeedsScript(document);
-document.addEventListener("htmx:afterSwap", (event) => showWhatNeedsScript(event.target));
+document.addEventListener("htmx:afterSwap", (event) => {
+  showWhatNeedsScript(event.target);
+  keepPlace(event.target);
+});
+
+// A part that is replaced keeps the focus and what is open in it.
+let place;
+const nameOf = (one) =>
+  [one.closest("article")?.querySelector("h3").textContent, one.localName, one.href, one.textContent].join();
+document.addEventListener("htmx:beforeSwap", () => {
+  const opened = document.querySelectorAll("main details[open] > summary");
+  place = { focus: nameOf(document.activeElement), opened: [...opened].map(nameOf) };
+});
+function keepPlace(root) {
+  for (const one of root.querySelectorAll("a, button, summary, [tabindex]")) {
+    if (one.localName === "summary" && place.opened.includes(nameOf(one))) one.parentElement.open = true;
+    if (document.activeElement === document.body && nameOf(one) === place.focus) one.focus({ preventScroll: true });
+  }
+}
 
 // The tab of the page is in sight, also where the style sheet's rule for it is unknown.
 if (!CSS.supports("scroll-initial-target", "nearest"))
