@@ -125,6 +125,10 @@ def test_run_leaves_out_a_referee_who_has_not_answered(api: Api):
     assert first.report.completed_at is None
     assert first.compared_at is None
     assert [*second.report.results.values_list("name", "price")] == [("IDENTITY", 50)]
+    assert [change.trigger for change in second.report.status_changes.all()] == [
+        "created without the referee",
+        "check ended",
+    ]
     assert third.report.status == "READY"
     # Also that of the second run, with the first
     assert Alert.objects.filter(report=second.report_id).count() == 1

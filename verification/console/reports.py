@@ -357,6 +357,9 @@ DRAFTED = State(_("Draft made"), "", "file-pen-line")
 # Stored entry of the timeline -> its state on the page
 HAPPENED: dict[str, State] = {
     "created": State(_("Ordered"), "", "file-pen-line"),
+    "created without the referee": State(
+        _("Ordered without the referee, who has not answered yet"), "", "file-pen-line"
+    ),
     "launched": State(_("Launched: the checks run"), "", "play"),
     "retried": State(_("Failed checks run again"), "", "rotate-cw"),
     "check run again": State(_("A check ran again"), "", "rotate-cw"),

@@ -225,13 +225,16 @@ def _gather(
     results = result_rows(report, lines, turns, at)
     batch.reports.append(report)
     batch.results += results
+    # Only the runs of a rule leave out a check.
+    is_partial = len(lines) < len(order.sharing)
+    trigger = "created without the referee" if is_partial else "created"
     batch.status_changes.append(
         {
             "id": uuid7(),
             "report_id": report.pk,
             "source": "",
             "target": report.status,
-            "trigger": "created",
+            "trigger": trigger,
             "actor": client.actor,
             "created_at": at,
         }
