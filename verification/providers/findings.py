@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 from verification.providers.base import (
@@ -89,7 +90,8 @@ COMPANY_STATUSES = {
     **dict.fromkeys(("ACTIVE", "OPEN", "REGISTERED"), ACTIVE),
     **dict.fromkeys(("DISSOLVED", "STRUCK_OFF", "DEREGISTERED", "CEASED"), DISSOLVED),
     **dict.fromkeys(("CLOSED", "CONVERTED_CLOSED", "REMOVED", "WOUND_UP"), DISSOLVED),
-    **dict.fromkeys(("CANCELLED", "DELETED", "REVOKED", "TERMINATED"), DISSOLVED),
+    **dict.fromkeys(("CANCELLED", "CANCELED", "DELETED"), DISSOLVED),
+    **dict.fromkeys(("REVOKED", "TERMINATED"), DISSOLVED),
 }
 NOT_ACTIVE = {
     "ADMINISTRATION",
@@ -466,26 +468,25 @@ def name_match(subject: Subject, given: str | None) -> Comparison | None:
     """Compare the stated name with the source's; return None if that is impossible.
 
     One of them is missing or in another alphabet, or the source gives one word alone of
-    a person's name.
+    a person's name, or a name that fits only without a word that follows itself.
     """
     stated, given = stated_name(subject), _told_name(subject, given or "")
     compare = compare_companies if is_company(subject) else compare_people
     match = compare(stated, given)
     if not stated or likeness_of(match) != "NO_MATCH":
         return match
-    ours, theirs = words_of(stated), words_of(given)
-    if not is_company(subject):
-        # Sources may repeat a name in place of one that they lack.
-        theirs = list(dict.fromkeys(theirs))
-        match = compare(stated, " ".join(theirs))
+    # Sources may repeat a name in place of one that they lack.
+    ours, theirs = words_of(stated), [word for word, _ in groupby(words_of(given))]
     alphabets = [
         {sign.isascii() for sign in "".join(words) if sign.isalpha()}
         for words in (ours, theirs)
     ]
-    is_part = not is_company(subject) and len(theirs) == 1 and {*theirs} < {*ours}
+    is_part = not is_company(subject) and (
+        (len(theirs) == 1 and {*theirs} < {*ours})
+        or likeness_of(compare(stated, " ".join(theirs))) != "NO_MATCH"
+    )
     is_foreign = all(alphabets) and alphabets[0].isdisjoint(alphabets[1])
-    is_unsure = likeness_of(match) == "NO_MATCH" and (is_part or is_foreign)
-    return None if is_unsure else match
+    return None if is_part or is_foreign else match
 
 
 def _told_name(subject: Subject, given: str) -> str:
