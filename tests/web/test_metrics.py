@@ -134,7 +134,8 @@ def test_metrics_show_the_last_hour_of_each_source(
     client, token, two, db, django_assert_max_num_queries
 ):
     count_calls("first", {"ANSWERED": 3, "UNAVAILABLE": 1}, milliseconds=9)
-    # The rest has ended, and no call has succeeded since.
+    # The rests have ended, and no call has succeeded since.
+    rests("first", -15 * 60)
     rests("second", -1)
     # A process looks at the migrations until they are applied.
     client.get("/metrics", **TOKEN)

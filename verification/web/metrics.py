@@ -364,10 +364,12 @@ def _source_figures() -> Iterator[Metric]:
     doubts = dict.fromkeys(sources, 0) | count_calls_in_doubt()
     text = "Paid calls without a known answer that staff have not settled."
     yield _gauges("source_calls_in_doubt", text, doubts, "source")
-    # A rest that has ended counts until a call succeeds: alerts need a steady figure.
-    tripped = Source.objects.filter(resting_until__isnull=False)
+    # Alerts need a steady figure while calls probe a source between its rests. A source
+    # may get none any more, as another is called first or the route was changed.
+    recently = now() - timedelta(minutes=15)
+    tripped = Source.objects.filter(resting_until__gt=recently)
     resting = set(tripped.values_list("name", flat=True))
-    text = "1 from the first rest of a live source until it answers again, else 0."
+    text = "1 in the rest of a live source and 15 minutes after, if unanswered, else 0."
     rests = {name: name in resting for name in sources}
     yield _gauges("source_resting", text, rests, "source")
     calls: dict[tuple[str, str], int] = {}
