@@ -100,7 +100,7 @@ def test_text_has_one_translation_in_all_catalogues():
 
 @pytest.mark.parametrize(
     ("english", "kiswahili"),
-    [("workspace", "kazi"), ("receiver", "kipoke")],
+    [("workspace", "kazi"), ("receiver", "kipoke"), ("finding", "matokeo")],
 )
 def test_text_names_a_thing_by_its_word(english: str, kiswahili: str):
     for path in ROOT.glob("verification/*/locale/sw/LC_MESSAGES/django.po"):
