@@ -9,6 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
+from tests.reports.test_retry import RECOVERS, set_max_attempts
 from tests.world.clients import HOSTED, Api, erase, person
 from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
 from tests.world.decisions import (
@@ -335,18 +336,23 @@ def test_check_that_runs_again_keeps_the_case_and_its_assignee(api: Api, officer
     assert (again.assignee, again.due_at) == (officer.member, case.due_at)
 
 
-def test_report_that_was_decided_and_runs_again_waits_again(api: Api, officer):
+@pytest.mark.parametrize("number", [REFUSED, RECOVERS])
+def test_decided_report_waits_again_if_a_retry_completes_a_check(
+    api: Api, officer, number
+):
     set_service_level(api)
-    report = api.create(two_checks(idNumber=REFUSED))["id"]
+    set_max_attempts(1)
+    report = api.create(two_checks(idNumber=number))["id"]
     api.work()
     open_new_cases()
     officer.decide(report)
+    set_max_attempts(3)
     assert api.post(f"/reports/{report}/retry").status_code == 200
 
     api.work()
     open_new_cases()
 
-    assert waits(report)
+    assert waits(report) == (number == RECOVERS)
 
 
 def test_cancelled_erased_and_restricted_reports_leave_the_queue(api: Api, officer):

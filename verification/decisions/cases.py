@@ -23,7 +23,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
 from verification.db.base import run_sql
-from verification.decisions.findings import is_decidable
+from verification.decisions.findings import is_decidable, is_outdated
 from verification.decisions.models import (
     MAX_NOTES,
     AdverseNotice,
@@ -143,8 +143,7 @@ def open_cases(*report_ids: str) -> None:
         with transaction.atomic():
             report = locked_reports().get(pk=report_id)
             has_hours = report.workspace.decision_hours is not None
-            ended_at = report.completed_at
-            if has_hours and ended_at and not _is_decided(report, ended_at):
+            if has_hours and report.completed_at and not _is_decided(report):
                 open_case(report, CaseCause.ENDED)
 
 
@@ -301,12 +300,14 @@ def pending_proposals() -> QuerySet[Decision]:
     )
 
 
-def _is_decided(report: Report, since: datetime) -> bool:
-    made = Q(state=DecisionState.FINAL, final_at__gte=since)
+def _is_decided(report: Report) -> bool:
     # A decline that waits for the person's answer is decided, too.
-    made |= Q(state=DecisionState.WAITING, created_at__gte=since)
-    decisions = Decision.objects.filter(made, report=report)
-    return decisions.exclude(status=DecisionStatus.REVIEW).exists()
+    counted = report.decisions.filter(
+        state__in=[DecisionState.FINAL, DecisionState.WAITING]
+    )
+    last = counted.order_by("-number").first()
+    is_verdict = last is not None and last.status != DecisionStatus.REVIEW
+    return is_verdict and not is_outdated(last)
 
 
 def _cases(client: Client) -> QuerySet[Case]:
