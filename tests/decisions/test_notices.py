@@ -33,6 +33,7 @@ from tests.world.orders import REFUSED, two_checks
 from tests.world.subject import Visitor
 from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
+from verification.checks.models import CheckResult
 from verification.decisions import decide as verbs
 from verification.decisions import notices
 from verification.decisions.decide import (
@@ -438,6 +439,36 @@ def test_corrected_result_ends_a_waiting_decline(
     assert (decision.state, decision.withdrawn_by) == ("WITHDRAWN", "service")
     assert AdverseNotice.objects.get().state == "ENDED"
     assert (case.cause, case.closed_at) == ("CHANGED", None)
+
+
+def test_correction_of_a_reused_finding_ends_the_waiting_decline_of_its_copy(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(1, api)
+    copy = create_report(api)
+    origin = CheckResult.objects.get(report=report_id, name="CRB_SCORE")
+    found = CheckResult.objects.filter(report=copy, name="CRB_SCORE")
+    found.update(reused_from_id=origin.pk)
+    decline(officer, copy)
+    deliver()
+    correction = corrections.take(dispute(report_id, "CRB_SCORE").pk, reviewer())
+    AdverseNotice.objects.update(waits_until=notices.now())
+    finish_waiting_declines()
+    decision = Decision.objects.get()
+    assert decision.state == "WAITING"
+    corrections.rerun(correction.pk, reviewer())
+    api.work()
+
+    corrections.correct(correction.pk, reviewer(), "The source was wrong.")
+    review_decisions(*Job.objects.get(function=JobName.REVIEW_DECISIONS).arguments)
+
+    decision.refresh_from_db()
+    assert decision.state == "WITHDRAWN"
+    assert Case.objects.get().cause == "CHANGED"
+    again = decline(officer, copy)
+    review_decisions(copy)
+    again.refresh_from_db()
+    assert again.state == "WAITING"
 
 
 def test_confirmed_finding_leaves_a_waiting_decline(api: Api, officer, report_id: str):

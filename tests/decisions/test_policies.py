@@ -499,6 +499,22 @@ class TestChanges:
 
         assert decisions(other) == [("REVIEW", "FINAL", "POLICY")]
 
+    @pytest.mark.parametrize("is_corrected", [False, True])
+    def test_copy_of_a_refuted_finding_is_left_to_a_person(
+        self, report, api: Api, correct, is_corrected
+    ):
+        copy = create_wrong_report(api)
+        origin = CheckResult.objects.get(report=report)
+        CheckResult.objects.filter(report=copy).update(reused_from_id=origin.pk)
+        if is_corrected:
+            correct()
+        else:
+            dispute(report)
+
+        policies.apply_policy(copy)
+
+        assert decisions(copy) == [("REVIEW", "FINAL", "POLICY")]
+
     def test_correction_makes_a_proposal(self, report, correct):
         correct()
         run_policy()

@@ -306,8 +306,9 @@ def _is_decided(report: Report) -> bool:
         state__in=[DecisionState.FINAL, DecisionState.WAITING]
     )
     last = counted.order_by("-number").first()
-    is_verdict = last is not None and last.status != DecisionStatus.REVIEW
-    return is_verdict and not is_outdated(last)
+    if last is None or last.status == DecisionStatus.REVIEW:
+        return False
+    return not is_outdated(last)
 
 
 def _cases(client: Client) -> QuerySet[Case]:

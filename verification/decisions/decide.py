@@ -418,10 +418,11 @@ def finish_waiting_decline(notice_id: UUID) -> None:
 
 @job
 def review_decisions(*report_ids: str) -> None:
-    """Withdraw proposals and waiting declines that a retry of these reports outdated.
+    """Withdraw outdated proposals and waiting declines of these reports.
 
-    A report whose subject asked for a review during the retry gets its case.
-    `reports.ends` schedules it in the transaction that ends the reports again.
+    A report whose subject asked for a review during a retry gets its case.
+    `reports.ends` schedules it in the transaction that ends the reports again, and
+    `corrections.correct` for reports that reuse the corrected finding.
     """
     for report_id in report_ids:
         with transaction.atomic():

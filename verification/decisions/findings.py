@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Coalesce
 
 from verification.checks.models import CheckResult, ResultStatus
 from verification.decisions.models import DECIDABLE, Decision
@@ -15,6 +17,7 @@ from verification.decisions.rules import (
     contradictions,
     suggestions,
 )
+from verification.privacy.models import Correction, CorrectionStatus
 from verification.reports.models import IDENTIFIERS, Report, ReportStatus
 
 MISMATCH = "NAME_MISMATCH"
@@ -59,12 +62,28 @@ def completed_results(report: Report) -> list[UUID]:
 def is_outdated(decision: Decision) -> bool:
     """Return whether the results of the decision have changed.
 
-    An accepted correction changes them, and so does a retry that completes a check.
+    An accepted correction changes them, of a result in another report with the same
+    answer too, and so does a retry that completes a check.
     Decisions of old versions, without stored result IDs, do not count as outdated.
     """
     if decision.result_ids is None:
         return False
-    return sorted(decision.result_ids) != completed_results(decision.report)
+    if sorted(decision.result_ids) != completed_results(decision.report):
+        return True
+    results = CheckResult.every.filter(pk__in=decision.result_ids)
+    origins = results.values_list(Coalesce("reused_from_id", "pk"))
+    corrected = Correction.objects.filter(
+        Q(result__in=origins) | Q(result__reused_from_id__in=origins),
+        status=CorrectionStatus.CORRECTED,
+        decided_at__gt=decision.created_at,
+    )
+    return corrected.exists()
+
+
+def results_with_same_answer() -> QuerySet[CheckResult]:
+    """Return the result of an outer query, and those that reuse the same answer."""
+    origin = Coalesce(OuterRef("reused_from_id"), OuterRef("pk"))
+    return CheckResult.every.filter(Q(pk=origin) | Q(reused_from_id=origin))
 
 
 def find_contradictions(report: Report, codes: Collection[str]) -> dict[str, list[str]]:
@@ -88,14 +107,17 @@ def read_facts(
 ) -> dict[UUID, Facts]:
     """Return the facts of the reports that rules can rely on, by report ID.
 
-    They cannot rely on a finding about the holder of a mistyped number, or about
-    details that were corrected since. It counts as a check that left all open, except
-    that the names differ, and the report has no score. A member, who reads the
-    findings, weighs all of them.
+    They cannot rely on a finding about the holder of a mistyped number, about details
+    that were corrected since, or that another report disputes or has corrected. It
+    counts as a check that left all open, except that the names differ, and the report
+    has no score. A member, who reads the findings, weighs all of them.
     """
     by_id = {report.pk: report for report in reports}
-    found: dict[UUID, list[CheckResult]] = {pk: [] for pk in by_id}
-    results = CheckResult.objects.filter(report__in=by_id)
+    found: dict[UUID, list[Any]] = {pk: [] for pk in by_id}
+    refuted = Q(disputed_at__isnull=False) | ~Q(revision=0)
+    results = CheckResult.objects.filter(report__in=by_id).annotate(
+        is_refuted=Exists(results_with_same_answer().filter(refuted))
+    )
     for result in results.select_related("definition"):
         found[result.report_id].append(result)
     return {
@@ -103,19 +125,17 @@ def read_facts(
     }
 
 
-def _facts_of(
-    report: Report, results: Collection[CheckResult], for_member: bool
-) -> Facts:
+def _facts_of(report: Report, results: Collection[Any], for_member: bool) -> Facts:
     theirs = set() if for_member else strangers_results(results, report)
     score, checks = report.risk_score, dict[str, CheckFacts]()
     for one in results:
         finding = one.finding or {}
         flags = frozenset(flag["code"] for flag in finding.get("flags") or ())
         known = CheckFacts(one.status, one.score, flags, finding.get("details") or {})
-        is_outdated = not for_member and one.outdated_details(report.subject)
-        if is_outdated or one.pk in theirs:
+        is_wrong = one.is_refuted or one.outdated_details(report.subject)
+        if one.pk in theirs or (is_wrong and not for_member):
             score = None
-            flags = frozenset() if is_outdated else flags & {MISMATCH}
+            flags = frozenset() if is_wrong else flags & {MISMATCH}
             known = CheckFacts(one.status, flags=flags)
         checks[one.name] = known
     return Facts(score, report.package, checks)

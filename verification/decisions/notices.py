@@ -24,7 +24,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, Q, QuerySet
 from django.utils.translation import gettext_noop as _
 
 from verification import links
@@ -35,6 +35,7 @@ from verification.consents.links import AccessNotSendable, opens_data, renew_acc
 from verification.consents.models import DECIDED_STATUSES, Consent, ConsentRecord
 from verification.consents.subject_messages import addresses_of, messages_to
 from verification.decisions.cases import reports_in_review
+from verification.decisions.findings import results_with_same_answer
 from verification.decisions.models import (
     AdverseNotice,
     Decision,
@@ -474,9 +475,13 @@ def is_stopped(notice: AdverseNotice) -> bool:
 def _reports_under_dispute(reports: Collection[UUID]) -> set[UUID]:
     """Return those of these reports with an open correction or review.
 
-    The review may be that of an earlier decline.
+    The review may be that of an earlier decline, and the correction that of another
+    report with the same answer.
     """
-    return reports_under_correction(reports) | reports_in_review(reports)
+    same = results_with_same_answer().filter(disputed_at__isnull=False)
+    disputed = CheckResult.objects.filter(Exists(same), report__in=reports)
+    of_correction = set(disputed.values_list("report_id", flat=True))
+    return of_correction | reports_in_review(reports)
 
 
 def reports_under_correction(reports: Collection[UUID]) -> set[UUID]:

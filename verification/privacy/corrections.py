@@ -38,13 +38,13 @@ from verification.checks.models import CheckDefinition, CheckResult, ResultStatu
 from verification.consents.links import opens_data
 from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import refresh_case
-from verification.decisions.decide import take_back_outdated
+from verification.decisions.decide import review_decisions, take_back_outdated
 from verification.decisions.notices import link_of
 from verification.decisions.policies import schedule_policy
 from verification.files.storage import StoredFile, delete_unused, store
 from verification.files.uploads import UploadedFile
 from verification.golive.applications import ActingUser
-from verification.jobs.queue import job
+from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.privacy.erasure import waiting_erasure
@@ -356,6 +356,8 @@ def correct(correction_id: UUID, by: ActingUser, reason: str) -> Correction:
     refresh_score(report, at)
     refresh_case(report)
     take_back_outdated(report)
+    if same := results_with_same_finding(correction.result):
+        schedule_job(review_decisions, *(one.report_id for one in same))
     _decide(report, correction, C.CORRECTED, _name(by), reason, at)
     # The reason may name the person, and the audit trail stays.
     audit.record("correction.corrected", by.actor, correction)
