@@ -95,7 +95,10 @@ def test_slow_writer_keeps_the_statement_though_the_pages_close(subject: Visitor
         sent = subject.post(where, **SAID)
         assert subject.get(where).status_code == 403
         assert subject.get().status_code == 403
-        assert subject.post("delete").status_code == 403
+        late = subject.post("delete")
+
+    assert late.status_code == 403
+    assert "What you just sent did not arrive" in late.content.decode()
 
     assert "were swapped." in invalid.content.decode()
     assert sent.status_code == 303

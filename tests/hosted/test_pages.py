@@ -105,6 +105,9 @@ def test_grant_of_a_changed_notice_is_refused(api, ask):
     assert "This page has changed" in page
     assert "<title>Error: " in page
     assert 'tabindex="-1" autofocus' in page
+    page = visitor.text("?lang=en")
+    assert "This page has changed" in page
+    assert "Tick the box" not in page
     # The name stays; the new text needs its own tick.
     assert f'value="{form["name"]}"' in page
     assert 'name="agreed" checked' not in page

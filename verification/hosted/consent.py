@@ -380,7 +380,7 @@ def grant(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
     # The notice may have changed since the subject read it; evidence holds that text.
     if form.cleaned_data["shown"] != notice.sha256:
         typed = visited.visit.keep(form.data, ("name", "position"))
-        return pages.store(typed, "?changed")
+        return pages.store(typed)
     signed = replace(
         _evidence(request, visited, notice, notice.text),
         typed_name=form.cleaned_data["name"],
@@ -662,9 +662,10 @@ def notice_context(request: HttpRequest, visited: OpenConsent) -> Context:
     consent = visited.consent
     # A visitor without a challenge sees no details of the subject.
     known = consent.report.subject if challenge_for_consent(consent) else None
-    changed, typed = "changed" in request.GET, visited.visit.typed
-    form = forms.grant_form(consent.report, None if changed else typed)
+    typed = visited.visit.typed
     # Only the visitor may tick the box of another text.
+    changed = typed is not None and "shown" not in typed
+    form = forms.grant_form(consent.report, None if changed else typed)
     form.initial = typed or {}
     return {
         "notice": notice_of(consent),
