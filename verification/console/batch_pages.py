@@ -12,12 +12,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from hashlib import sha256
 from time import monotonic
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpResponse
 from django.utils.html import format_html
 from django.utils.text import format_lazy
@@ -610,12 +611,7 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
     rows = reports_of(batch, number * PAGE_SIZE, PAGE_SIZE)
     waiting = _unanswered(batch.report_ids)
     unanswered, remindable = waiting.count(), waiting.exclude(_recent()).count()
-    latest = reports.aggregate(at=Max("updated_at"))["at"]
-    seen = f"{latest} {unanswered} {remindable}"
-    if place.request.headers.get(REFRESH) == seen:
-        return HttpResponse(status=204)
-    shown = {
-        "seen": seen,
+    shown: dict[str, Any] = {
         "waiting": unanswered,
         "remindable": remindable,
         "batch": batch,
@@ -628,6 +624,13 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
         "disputed": reports_under_correction([row.report.pk for row in rows]),
         "standings": standings_of([row.report.pk for row in rows]),
     }
+    parts: list[Any] = [shown[n] for n in ("states", "ended", "waiting", "remindable")]
+    parts += [(row.report.status, row.report.risk_score) for row in rows]
+    parts += [sorted(shown["disputed"]), sorted(shown["standings"].items())]
+    seen = sha256(str(parts).encode()).hexdigest()
+    if place.request.headers.get(REFRESH) == seen:
+        return HttpResponse(status=204)
+    shown["seen"] = seen
     place.disclose_risks(row.report for row in rows)
     return place.render("batches/progress", shown)
 
