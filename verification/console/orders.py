@@ -40,6 +40,7 @@ from verification.reports import launch as launches
 from verification.reports.create import NewReport, create_reports
 from verification.reports.drafts import as_item, edit_draft, price_edit
 from verification.reports.ends import UNCALLED, cancel
+from verification.reports.hosted_links import is_over
 from verification.reports.idempotency import IdempotencyKey, run_once
 from verification.reports.models import (
     NAME_PARTS,
@@ -907,7 +908,7 @@ def links_of(report: Report) -> dict[str, str]:
 
 
 def _waits(row: Consent | Payment, at: datetime) -> bool:
-    return row.expires_at is not None and row.expires_at > at
+    return row.expires_at is not None and not is_over(row, at)
 
 
 def _may_retry(report: Report, failed: list[CheckResult]) -> bool:

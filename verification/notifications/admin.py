@@ -26,7 +26,7 @@ from verification.reports.hosted_links import (
     is_over,
 )
 from verification.values.clock import now
-from workspaces.members import find_open_invitation
+from workspaces.members import open_invitations
 
 # The links in these messages, which say nothing without them
 LINKS: dict[str, HostedLinks[Any]] = {
@@ -115,7 +115,7 @@ def _send_again(message, by):
 def _is_open_invitation(message):
     token = message.context["url"].strip("/").split("/")[-1]
     if message.kind == Kind.INVITATION:
-        return find_open_invitation(token)
+        return open_invitations().filter(token_digest=digest(token)).exists()
     invited = User.objects.filter(
         staff_invitation__token_digest=digest(token),
         staff_invitation__expires_at__gt=now(),
