@@ -217,7 +217,9 @@ def resume_for_client(
         if is_resumed:
             audit.record("rule.resumed", actor, rule)
     if not rule.is_active:
-        raise NotResumable(rule.pause_reason, "Staff paused it, and staff resume it.")
+        ended = " Your own pause has ended." if is_resumed else ""
+        message = f"Staff paused it, and staff resume it.{ended}"
+        raise NotResumable(rule.pause_reason, message)
     return rule
 
 

@@ -467,6 +467,19 @@ def test_resume_costs_nothing_for_a_referee_who_has_not_answered(owner, api):
     assert rule_status(rule) == ("ACTIVE", "")
 
 
+def test_resume_promises_no_run_while_its_only_referee_is_silent(owner, api):
+    subject = employment_item(refereeEmail=REFEREE)["subject"]
+    create_rule(api, "EMPLOYER_VERIFICATION", subject=subject)
+    run_rules(api)
+    rule = Rule.objects.get()
+    owner.post("monitoring-pause", rule=rule.pk)
+    move_rules_back(timedelta(days=1))
+
+    page = owner.page("monitoring-resume", rule=rule.pk)
+    assert "once the referee has answered" in page
+    assert "Resume and run" not in page
+
+
 def test_rule_that_staff_paused_is_not_offered_to_members(owner, api):
     rule = store_rule(api)
     Rule.objects.update(status="PAUSED", pause_reason="BY_STAFF", paused_at=now())

@@ -423,6 +423,8 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
         "rule": found,
         "is_due": found.next_run_at <= now(),
         "price": _price_text(place, found),
+        # A resume then begins no run.
+        "is_held": found.check_names == [found.left_out],
     }
     return place.render("monitoring/resume", shown)
 
