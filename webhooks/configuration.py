@@ -21,7 +21,7 @@ from workspaces.models import Environment
 # For this long a replaced secret signs together with the new one.
 SECRET_OVERLAP = timedelta(hours=24)
 # Every attempt is signed with each of them, and its header must not grow too long.
-MOST_REPLACED = 4
+MOST_OLDER = 3
 HEALTHY_STATE: dict[str, Any] = {
     **breaker.CLOSED,
     "failing_since": None,
@@ -70,12 +70,11 @@ def configure(
     if secret is not None and secret != before:
         changed.append("secret")
         if before is not None:
-            end = at + SECRET_OVERLAP
-            ends = {before: end.timestamp(), **configuration.replaced_secrets(at)}
-            ends.pop(secret, None)
-            several = dict(list(ends.items())[:MOST_REPLACED])
-            configuration.previous_secret = several if len(several) > 1 else before
-            configuration.previous_secret_ends_at = end
+            older = configuration.replaced_secrets(at)
+            older.pop(secret, None)
+            configuration.older_secrets = dict(list(older.items())[:MOST_OLDER])
+            configuration.previous_secret = before
+            configuration.previous_secret_ends_at = at + SECRET_OVERLAP
         configuration.secret = secret
     for name, value in {**given, **HEALTHY_STATE, "updated_at": at}.items():
         setattr(configuration, name, value)

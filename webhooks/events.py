@@ -132,7 +132,9 @@ def purge_events() -> None:
     """
     before = now() - RETENTION
     replaced = Configuration.objects.filter(previous_secret_ends_at__lt=Now())
-    replaced.update(previous_secret=None, previous_secret_ends_at=None)
+    replaced.update(
+        previous_secret=None, previous_secret_ends_at=None, older_secrets=None
+    )
     # A delivery to a disabled configuration fails after a month.
     waiting = Delivery.objects.filter(
         next_attempt_at__isnull=False, created_at__lt=before

@@ -109,10 +109,11 @@ class Configuration(DatedRow):
     enabled = models.BooleanField()
     enabled_events = ArrayField(models.CharField(max_length=30, choices=Event.Name))
     secret = EncryptedJSONField()
-    # Requests are signed with this secret, too, until `previous_secret_ends_at`. If
-    # several were replaced in a day, the end of each, in Unix seconds, by secret.
+    # Requests are signed with this secret, too, until `previous_secret_ends_at`.
     previous_secret = EncryptedJSONField(null=True)
     previous_secret_ends_at = models.DateTimeField(null=True, editable=False)
+    # Those replaced before it: the end of each, in Unix seconds, by secret.
+    older_secrets = EncryptedJSONField(null=True)
     # Failed attempts since the last success, and the time of the first of them.
     failures_in_row = models.PositiveIntegerField(default=0)
     failing_since = models.DateTimeField(null=True, editable=False)
@@ -168,10 +169,8 @@ class Configuration(DatedRow):
         last_end = self.previous_secret_ends_at
         if last_end is None or last_end <= at:
             return {}
-        replaced = self.previous_secret or {}
-        if isinstance(replaced, str):
-            return {replaced: last_end.timestamp()}
-        return {one: end for one, end in replaced.items() if end > at.timestamp()}
+        ends = {self.previous_secret: last_end.timestamp()} | (self.older_secrets or {})
+        return {secret: end for secret, end in ends.items() if end > at.timestamp()}
 
 
 class DeliveryStatus(models.TextChoices):

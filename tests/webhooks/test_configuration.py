@@ -113,6 +113,8 @@ def test_replaced_secrets_sign_for_a_day_each(api: Api):
     configure_receiver(api.workspace, secret="the-third-secret")
 
     changed = only(api)
+    # A string, as version 1.0.0 reads it after a rollback.
+    assert changed.previous_secret == ANOTHER
     latest = changed.updated_at
     signing = [
         changed.secrets(latest + timedelta(minutes=minutes))

@@ -58,4 +58,5 @@ def test_purge_erases_expired_secrets(workspace: Workspace):
     assert Configuration.objects.get().previous_secret
     Configuration.objects.update(previous_secret_ends_at=now())
     purge_events()
-    assert Configuration.objects.get().previous_secret is None
+    purged = Configuration.objects.get()
+    assert (purged.previous_secret, purged.older_secrets) == (None, None)
