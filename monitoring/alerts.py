@@ -78,6 +78,8 @@ NAMES = {"fullName", "registeredName", "taxpayerName"}
 LEFT_OPEN = {*FLAG_FIELDS.values(), *NAMES, "dateOfBirthMatch"} - {"lifeStatus"}
 LEFT_OPEN |= {"companyType", "incorporatedOn", "registeredAddress"}
 LEFT_OPEN |= {"directors", "shareholders"}
+# Numbers of accounts, null if the source leaves an account's status or arrears open
+ACCOUNT_FIGURES = {"openAccounts", "nonPerformingAccounts", "worstDaysInArrears"}
 # How lists were searched, which says nothing about the subject.
 SEARCH_FIELDS = {"lists", "algorithm", "threshold"}
 ALERT_RANKS = list(Severity)
@@ -306,14 +308,16 @@ def snapshot_of(result: CheckResult, old: Snapshot | None = None) -> Snapshot:
     before = old or {"riskLevel": result.risk_level, "flags": {}, "details": {}}
     unsure = untold & {*FLAG_FIELDS.values()}
     is_nameless = any(flag["code"] == NAMELESS for flag in finding["flags"])
+    told = finding["details"]
+    hidden = {name for name in ACCOUNT_FIGURES & told.keys() if told[name] is None}
     if result.risk_level == RiskLevel.UNKNOWN or is_nameless:
-        hidden = {
+        hidden |= {
             name
-            for name in LEFT_OPEN & finding["details"].keys()
-            if not str(finding["details"][name] or "").strip("* ")
+            for name in LEFT_OPEN & told.keys()
+            if not str(told[name] or "").strip("* ")
         }
-        untold |= hidden
-        unsure |= {name for name in hidden if before["details"].get(name)}
+    untold |= hidden
+    unsure |= {name for name in hidden if before["details"].get(name)}
     kept = {
         code: severity
         for code, severity in before["flags"].items()
@@ -331,7 +335,7 @@ def snapshot_of(result: CheckResult, old: Snapshot | None = None) -> Snapshot:
             before["riskLevel"], level, key=lambda one: LEVEL_RANKS[RiskLevel(one)]
         )
     details = {k: v for k, v in before["details"].items() if k in untold} | {
-        k: v for k, v in finding["details"].items() if k not in untold
+        k: v for k, v in told.items() if k not in untold
     }
     return {"riskLevel": level, "flags": flags, "details": details}
 

@@ -197,6 +197,11 @@ OTHER_MASKED = "LOW", {}, {"fullName": "P**r O**a", "nameMatch": "PARTIAL_MATCH"
 BORN = {"dateOfBirth": "1985-03-04", "dateOfBirthMatch": "NO_MATCH"}
 MISBORN = "MEDIUM", {"DOB_MISMATCH": "MEDIUM"}, BORN, []
 NO_BIRTH = "UNKNOWN", {}, dict.fromkeys(BORN), []
+# Accounts in arrears, one of which has no known status once, and no accounts
+ARREARS = {"openAccounts": 2, "nonPerformingAccounts": 1, "worstDaysInArrears": 95}
+LATE = "HIGH", {"NON_PERFORMING_ACCOUNT": "HIGH"}, ARREARS, []
+NO_FIGURES = *LATE[:2], dict.fromkeys(ARREARS), []
+FREE = "LOW", {}, dict.fromkeys(ARREARS, 0), []
 
 
 @pytest.mark.parametrize(
@@ -223,6 +228,8 @@ NO_BIRTH = "UNKNOWN", {}, dict.fromkeys(BORN), []
         ([NAMED, MASKED, NAMED], []),
         ([NAMED, OTHER_MASKED], [("INFO", "other values of fullName, nameMatch.")]),
         ([MISBORN, NO_BIRTH, MISBORN], []),
+        ([LATE, NO_FIGURES, LATE], []),
+        ([LATE, NO_FIGURES, FREE], [("INFO", "other values of")]),
         ([UNNAMED, UNNAMED_OPEN], [("INFO", "level went from LOW to UNKNOWN.")]),
     ],
 )
