@@ -157,7 +157,7 @@ def _rest(notification: Notification) -> timedelta:
 
 @transaction.atomic
 def _postpone(channel: str, until: datetime) -> None:
-    """Let all due messages of the channel wait, later ones behind earlier ones.
+    """Let all due messages of the channel wait. They go out in any order after that.
 
     It waits for none that is being cancelled: that would deadlock if there are several.
     """
