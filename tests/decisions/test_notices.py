@@ -606,6 +606,23 @@ def test_key_only_proposes_after_a_correction(
     assert again["state"] == "FINAL"
 
 
+def test_key_only_proposes_about_a_copy_of_a_corrected_finding(
+    api: Api, second: Officer, report_id: str
+):
+    copy, key = create_report(api), deciding_api(api)
+    origin = CheckResult.objects.get(report=report_id, name="CRB_SCORE")
+    found = CheckResult.objects.filter(report=copy, name="CRB_SCORE")
+    found.update(reused_from_id=origin.pk)
+    correct(api, report_id)
+
+    proposal = decide(key, copy, OTHER)
+
+    assert proposal["state"] == "PENDING"
+    second.confirm(Decision.objects.get(pk=proposal["id"]))
+    again = decide(key, copy, {"status": "APPROVED"}, replaces=proposal["id"])
+    assert again["state"] == "FINAL"
+
+
 def test_key_only_proposes_while_a_review_by_a_person_is_open(
     api: Api, second: Officer, report_id: str
 ):

@@ -499,21 +499,30 @@ class TestChanges:
 
         assert decisions(other) == [("REVIEW", "FINAL", "POLICY")]
 
-    @pytest.mark.parametrize("is_corrected", [False, True])
-    def test_copy_of_a_refuted_finding_is_left_to_a_person(
-        self, report, api: Api, correct, is_corrected
-    ):
-        copy = create_wrong_report(api)
+    @pytest.fixture
+    def copy(self, api: Api, report) -> str:
+        """Return a report without a decision that reuses the finding of `report`."""
+        made = create_wrong_report(api)
         origin = CheckResult.objects.get(report=report)
-        CheckResult.objects.filter(report=copy).update(reused_from_id=origin.pk)
-        if is_corrected:
-            correct()
-        else:
-            dispute(report)
+        CheckResult.objects.filter(report=made).update(reused_from_id=origin.pk)
+        Job.objects.all().delete()
+        return made
 
-        policies.apply_policy(copy)
+    def test_copy_of_a_corrected_finding_is_left_to_a_person(self, copy, correct):
+        correct()
+        run_policy()
 
         assert decisions(copy) == [("REVIEW", "FINAL", "POLICY")]
+
+    def test_copy_of_a_disputed_finding_waits_for_the_answer(self, report, copy):
+        correction = dispute(report)
+        policies.apply_policy(copy)
+        assert decisions(copy) == []
+
+        corrections.withdraw(correction.pk)
+        run_policy()
+
+        assert decisions(copy) == [("DECLINED", "FINAL", "POLICY")]
 
     def test_correction_makes_a_proposal(self, report, correct):
         correct()

@@ -28,7 +28,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Q
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, is_second_person
@@ -45,6 +45,7 @@ from verification.decisions.cases import (
 from verification.decisions.findings import (
     completed_results,
     find_contradictions,
+    has_answer,
     is_decidable,
     is_outdated,
 )
@@ -253,8 +254,9 @@ def decide(
 def _is_for_a_person(report: Report, new: NewDecision) -> bool:
     """Return whether a person has to decide, so that a key can only propose.
 
-    That is so if findings changed after a decision and no person has decided again, or
-    if the subject has requested a review by a person.
+    That is so if findings changed after a decision, or another report has corrected
+    one, and no person has decided since; or if the subject has requested a review by a
+    person.
     """
     if new.status == DecisionStatus.REVIEW:
         return False
@@ -268,7 +270,9 @@ def _is_for_a_person(report: Report, new: NewDecision) -> bool:
         for one in made
         if one not in outdated
     )
-    return bool(outdated) and not any(by_people)
+    if any(by_people):
+        return False
+    return bool(outdated) or has_answer(report, ~Q(revision=0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,12 @@ def results_with_same_answer() -> QuerySet[CheckResult]:
     return CheckResult.every.filter(Q(pk=origin) | Q(reused_from_id=origin))
 
 
+def has_answer(report: Report, condition: Q) -> bool:
+    """Return whether a result of the report, or one with the same answer, meets it."""
+    same = results_with_same_answer().filter(condition)
+    return CheckResult.objects.filter(Exists(same), report=report).exists()
+
+
 def find_contradictions(report: Report, codes: Collection[str]) -> dict[str, list[str]]:
     """Return the reason codes that the findings contradict, with the checks."""
     return weigh_reasons(report, codes)[1] if codes else {}

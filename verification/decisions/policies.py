@@ -19,11 +19,11 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Q
 from django.utils.translation import gettext_noop as _
 
 from verification.backoffice import audit
-from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
+from verification.checks.models import CheckDefinition, CheckPackage
 from verification.consents.models import Consent
 from verification.db.base import run_sql
 from verification.decisions.decide import (
@@ -38,7 +38,7 @@ from verification.decisions.decide import (
     waiting_of,
     withdraw_proposal,
 )
-from verification.decisions.findings import decidable_reports, read_facts
+from verification.decisions.findings import decidable_reports, has_answer, read_facts
 from verification.decisions.models import (
     Decision,
     DecisionState,
@@ -259,8 +259,8 @@ def apply_policy(report_id: str) -> None:
     """Decide, or propose, what the active policy says about a report that has ended.
 
     It does nothing if the policy's last outcome was the same, or if a person has
-    decided. A report with a disputed finding waits until the correction is closed, and
-    a report of a suspended workspace until it is resumed.
+    decided. A report with a finding that it or another report disputes waits until the
+    correction is closed, and a report of a suspended workspace until it is resumed.
     """
     report = locked_reports().filter(pk=UUID(report_id)).first()
     if report is None:
@@ -270,8 +270,7 @@ def apply_policy(report_id: str) -> None:
             schedule_job(apply_policy, report.pk, at=now() + SUSPENDED_DELAY)
         return
     version = PolicyVersion.active_for(report)
-    disputed = CheckResult.objects.filter(report=report, disputed_at__isnull=False)
-    if version is None or disputed.exists():
+    if version is None or has_answer(report, Q(disputed_at__isnull=False)):
         return
     take_back_outdated(report)
     made = list(report.decisions.all())

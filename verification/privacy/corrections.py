@@ -606,6 +606,8 @@ def _decide(
         )
     _record(report, correction, Event.Name.CORRECTION_CLOSED, by, at)
     schedule_policy(report)
+    for same in results_with_same_finding(correction.result):
+        schedule_policy(same.report)
     notify(*_subject_messages(report, correction, Kind.CORRECTION_ANSWER, "answer"))
 
 
