@@ -18,7 +18,7 @@ from verification.decisions.rules import (
     suggestions,
 )
 from verification.privacy.models import Correction, CorrectionStatus
-from verification.reports.models import IDENTIFIERS, Report, ReportStatus
+from verification.reports.models import IDENTIFIERS, NAME_PARTS, Report, ReportStatus
 
 MISMATCH = "NAME_MISMATCH"
 Number = tuple[str, str]
@@ -138,7 +138,11 @@ def _facts_of(report: Report, results: Collection[Any], for_member: bool) -> Fac
         finding = one.finding or {}
         flags = frozenset(flag["code"] for flag in finding.get("flags") or ())
         known = CheckFacts(one.status, one.score, flags, finding.get("details") or {})
-        is_wrong = one.is_refuted or one.outdated_details(report.subject)
+        # The inputs hold the whole former subject, also what the check never asks with.
+        asked = {"fullName", *NAME_PARTS}
+        asked.update(entry["key"] for entry in one.definition.required_inputs)
+        outdated = asked.intersection(one.outdated_details(report.subject))
+        is_wrong = one.is_refuted or outdated
         if one.pk in theirs or (is_wrong and not for_member):
             score = None
             flags = frozenset() if is_wrong else flags & {MISMATCH}
