@@ -9,7 +9,7 @@ import pytest
 from django.utils.timezone import now
 
 from tests.world.clients import HOSTED, erase, person
-from tests.world.corrections import dispute
+from tests.world.corrections import create_wrong_report, dispute, reviewer
 from tests.world.decisions import create_ready_report, set_service_level
 from tests.world.orders import create_report_with_status, two_checks
 from verification.checks.models import CheckDefinition, CheckResult
@@ -17,6 +17,7 @@ from verification.console import finding_cards
 from verification.console.finding_cards import result_context
 from verification.console.reports import HAPPENED, timeline_of
 from verification.db.ids import uuid7
+from verification.privacy import corrections
 from verification.reports.models import Report
 from verification.reports.status import record_note
 from verification.sources.health import Health
@@ -354,6 +355,27 @@ def test_ended_report_says_until_when_it_is_kept(owner, api):
     dispute(made)
     words = plain(owner.page("reports-detail", report=made))
     assert f"{format_nairobi(until, 'j M Y')}, or later: an open question" in words
+
+
+def test_copy_of_a_finding_says_that_another_report_disputes_or_corrected_it(
+    owner, api
+):
+    origin, copy = create_wrong_report(api), create_wrong_report(api, reuse=True)
+    wrong = "The person says that this finding is wrong."
+    corrected = "Another report has corrected this finding."
+
+    correction = corrections.take(dispute(origin).pk, reviewer())
+    words = plain(owner.page("reports-detail", report=copy))
+    assert wrong in words
+    assert corrected not in words
+
+    corrections.rerun(correction.pk, reviewer())
+    api.work()
+    corrections.correct(correction.pk, reviewer(), "The source was wrong.")
+    words = plain(owner.page("reports-detail", report=copy))
+    assert wrong not in words
+    assert corrected in words
+    assert corrected not in plain(owner.page("reports-detail", report=origin))
 
 
 def test_waiting_report_shows_its_link_first_and_until_when_it_works(owner, api):

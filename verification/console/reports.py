@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 from django.http import HttpResponse
 from django.utils.functional import Promise
 from django.utils.translation import get_language, ngettext
@@ -59,6 +60,7 @@ from verification.console.words import STATES, WORDS, State, choices_of
 from verification.decisions import decide as verbs
 from verification.decisions.case_list import standing_of, standings_of
 from verification.decisions.decide import Maker, ReportDecisionRefused
+from verification.decisions.findings import results_where
 from verification.decisions.notices import reports_under_correction
 from verification.documents.report import report_pdf
 from verification.privacy.certificates import certificate_pdf
@@ -209,7 +211,13 @@ def _render_report(
     place.record("report.opened", found)
     place.disclose([found.pk])
     rows = list(found.results.select_related("definition").order_by("position"))
-    results = [result_context(result, found) for result in rows]
+    disputed = set(results_where(found, Q(disputed_at__isnull=False)))
+    corrected = set(results_where(found, ~Q(revision=0)))
+    results = [
+        result_context(result, found)
+        | {"is_disputed": result in disputed, "is_corrected": result in corrected}
+        for result in rows
+    ]
     consent = getattr(found, "consent", None)
     erasure = erasure_of(found) if found.erased_at else None
     corrections = list(found.corrections.select_related("request").order_by("id"))

@@ -45,9 +45,9 @@ from verification.decisions.cases import (
 from verification.decisions.findings import (
     completed_results,
     find_contradictions,
-    has_answer,
     is_decidable,
     is_outdated,
+    results_where,
 )
 from verification.decisions.models import (
     MAX_CODES,
@@ -272,7 +272,7 @@ def _is_for_a_person(report: Report, new: NewDecision) -> bool:
     )
     if any(by_people):
         return False
-    return bool(outdated) or has_answer(report, ~Q(revision=0))
+    return bool(outdated) or results_where(report, ~Q(revision=0)).exists()
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,10 +86,10 @@ def results_with_same_answer() -> QuerySet[CheckResult]:
     return CheckResult.every.filter(Q(pk=origin) | Q(reused_from_id=origin))
 
 
-def has_answer(report: Report, condition: Q) -> bool:
-    """Return whether a result of the report, or one with the same answer, meets it."""
+def results_where(report: Report, condition: Q) -> QuerySet[CheckResult]:
+    """Return the results of the report that meet it, or share an answer that does."""
     same = results_with_same_answer().filter(condition)
-    return CheckResult.objects.filter(Exists(same), report=report).exists()
+    return CheckResult.objects.filter(Exists(same), report=report)
 
 
 def find_contradictions(report: Report, codes: Collection[str]) -> dict[str, list[str]]:

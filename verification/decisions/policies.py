@@ -38,7 +38,7 @@ from verification.decisions.decide import (
     waiting_of,
     withdraw_proposal,
 )
-from verification.decisions.findings import decidable_reports, has_answer, read_facts
+from verification.decisions.findings import decidable_reports, read_facts, results_where
 from verification.decisions.models import (
     Decision,
     DecisionState,
@@ -270,7 +270,8 @@ def apply_policy(report_id: str) -> None:
             schedule_job(apply_policy, report.pk, at=now() + SUSPENDED_DELAY)
         return
     version = PolicyVersion.active_for(report)
-    if version is None or has_answer(report, Q(disputed_at__isnull=False)):
+    disputed = results_where(report, Q(disputed_at__isnull=False))
+    if version is None or disputed.exists():
         return
     take_back_outdated(report)
     made = list(report.decisions.all())
