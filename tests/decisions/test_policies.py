@@ -499,22 +499,6 @@ class TestChanges:
 
         assert decisions(other) == [("REVIEW", "FINAL", "POLICY")]
 
-    def test_check_that_asks_without_the_corrected_number_counts(
-        self, api: Api, correct
-    ):
-        CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
-        other = create_wrong_report(
-            api, checksRequested=["IDENTITY", "AML_SCREENING"], reuse=False
-        )
-        switch_on(
-            api, rule("APPROVED", condition("score", "BELOW", 101, "AML_SCREENING"))
-        )
-
-        correct(other)
-        policies.apply_policy(other)
-
-        assert decisions(other) == [("APPROVED", "FINAL", "POLICY")]
-
     @pytest.fixture
     def copy(self, api: Api, report) -> str:
         """Return a report without a decision that reuses the finding of `report`."""

@@ -18,7 +18,7 @@ from verification.decisions.rules import (
     suggestions,
 )
 from verification.privacy.models import Correction, CorrectionStatus
-from verification.reports.models import IDENTIFIERS, NAME_PARTS, Report, ReportStatus
+from verification.reports.models import IDENTIFIERS, Report, ReportStatus
 
 MISMATCH = "NAME_MISMATCH"
 Number = tuple[str, str]
@@ -89,7 +89,8 @@ def results_with_same_answer() -> QuerySet[CheckResult]:
 def results_where(report: Report, condition: Q) -> QuerySet[CheckResult]:
     """Return the results of the report that meet it, or share an answer that does."""
     same = results_with_same_answer().filter(condition)
-    return CheckResult.objects.filter(Exists(same), report=report)
+    results = CheckResult.objects.filter(report=report, status=ResultStatus.COMPLETED)
+    return results.filter(Exists(same))
 
 
 def find_contradictions(report: Report, codes: Collection[str]) -> dict[str, list[str]]:
@@ -138,11 +139,7 @@ def _facts_of(report: Report, results: Collection[Any], for_member: bool) -> Fac
         finding = one.finding or {}
         flags = frozenset(flag["code"] for flag in finding.get("flags") or ())
         known = CheckFacts(one.status, one.score, flags, finding.get("details") or {})
-        # The inputs hold the whole former subject, also what the check never asks with.
-        asked = {"fullName", *NAME_PARTS}
-        asked.update(entry["key"] for entry in one.definition.required_inputs)
-        outdated = asked.intersection(one.outdated_details(report.subject))
-        is_wrong = one.is_refuted or outdated
+        is_wrong = one.is_refuted or one.outdated_details(report.subject)
         if one.pk in theirs or (is_wrong and not for_member):
             score = None
             flags = frozenset() if is_wrong else flags & {MISMATCH}
