@@ -625,7 +625,7 @@ def _show_progress(place: Place, batch: Batch) -> HttpResponse:
         "standings": standings_of([row.report.pk for row in rows]),
     }
     parts: list[Any] = [shown[n] for n in ("states", "ended", "waiting", "remindable")]
-    parts += [(row.report.status, row.report.risk_score) for row in rows]
+    parts += [(row.report.updated_at, row.report.risk_score) for row in rows]
     parts += [sorted(shown["disputed"]), sorted(shown["standings"].items())]
     seen = sha256(str(parts).encode()).hexdigest()
     if place.request.headers.get(REFRESH) == seen:
