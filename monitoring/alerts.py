@@ -69,13 +69,15 @@ FLAG_FIELDS = {
     "COMPANY_DISSOLVED": "companyStatus",
     "DOB_MISMATCH": "dateOfBirth",
     "NAME_MISMATCH": "nameMatch",
+    "NON_PERFORMING_ACCOUNT": "nonPerformingAccounts",
 }
 # The flag of a result whose source hides the name; it says nothing of the subject.
 NAMELESS = "NAME_NOT_COMPARED"
 # Null or hidden in a result of unknown level, or in a nameless one, these fields were
 # left open.
 NAMES = {"fullName", "registeredName", "taxpayerName"}
-LEFT_OPEN = {*FLAG_FIELDS.values(), *NAMES, "dateOfBirthMatch"} - {"lifeStatus"}
+LEFT_OPEN = {*FLAG_FIELDS.values(), *NAMES, "dateOfBirthMatch"}
+LEFT_OPEN -= {"lifeStatus", "nonPerformingAccounts"}
 LEFT_OPEN |= {"companyType", "incorporatedOn", "registeredAddress"}
 LEFT_OPEN |= {"directors", "shareholders"}
 # Numbers of accounts, null if the source leaves an account's status or arrears open

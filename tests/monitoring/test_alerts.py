@@ -202,6 +202,7 @@ ARREARS = {"openAccounts": 2, "nonPerformingAccounts": 1, "worstDaysInArrears": 
 LATE = "HIGH", {"NON_PERFORMING_ACCOUNT": "HIGH"}, ARREARS, []
 NO_FIGURES = *LATE[:2], dict.fromkeys(ARREARS), []
 FREE = "LOW", {}, dict.fromkeys(ARREARS, 0), []
+NO_BAD_ONE = "LOW", {}, dict.fromkeys(ARREARS), []
 
 
 @pytest.mark.parametrize(
@@ -230,6 +231,7 @@ FREE = "LOW", {}, dict.fromkeys(ARREARS, 0), []
         ([MISBORN, NO_BIRTH, MISBORN], []),
         ([LATE, NO_FIGURES, LATE], []),
         ([LATE, NO_FIGURES, FREE], [("INFO", "other values of")]),
+        ([LATE, NO_BAD_ONE, LATE], []),
         ([UNNAMED, UNNAMED_OPEN], [("INFO", "level went from LOW to UNKNOWN.")]),
     ],
 )
