@@ -286,6 +286,7 @@ class World:
             "549300BUK5X61Q2X4S91",
             registeredAs=number,
             legalName={"name": f"{c.name('gleif.legalName')} LIMITED"},
+            otherNames=[{"name": self.company["fullName"]}],
             legalAddress={
                 "addressLines": [c.text("gleif.legalAddress")],
                 "city": c.name("gleif.city"),
