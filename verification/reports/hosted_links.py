@@ -234,11 +234,11 @@ class HostedLinks(ABC, Generic[Row]):
             next_attempt_at__isnull=False,
             cause__startswith=f"{self.model._meta.model_name}:",
         )
+        ends = {str(pk): end for pk, end in mine.values_list("pk", "expires_at")}
         for message in held:
-            row = mine.filter(pk=message.cause.split(":")[1]).first()
-            context = message.context or {}
-            if row and row.expires_at and context.get("expiresAt"):
-                context["expiresAt"] = utc_text(row.expires_at)
+            end, context = ends.get(message.cause.split(":")[1]), message.context or {}
+            if end and context.get("expiresAt"):
+                context["expiresAt"] = utc_text(end)
                 message.save(update_fields=["context"])
 
     def expire_due(self) -> None:
