@@ -30,7 +30,7 @@ def test_commands_of_the_page_work(service: Service):
 def test_page_explains_severities_and_pause_reasons():
     for name in (*Severity.values, *PauseReason.values):
         assert f"| `{name}` |" in PAGE
-    assert "For the first four the owner" in PAGE
+    assert "The first four e-mail the owner" in PAGE
     notified = re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE)[3:7]
     assert set(notified) == NOTIFIED_REASONS
 
