@@ -7,6 +7,7 @@ import pytest
 import time_machine
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 from pypdf import PdfReader
 
@@ -417,6 +418,23 @@ def test_correction_stops_the_clock(api: Api, officer: Officer, report_id: str):
     assert Decision.objects.get().state == "FINAL"
 
 
+def test_clocks_that_neither_stop_nor_go_on_are_not_locked(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(5, api)
+    decline(officer, report_id)
+    deliver()
+    dispute(report_id, "CRB_SCORE")
+    decline(officer, create_report(api, email="other@kamau.test"))
+    send_due_notifications()
+    record_outcomes()
+
+    for locked in (1, 0):
+        with CaptureQueriesContext(connection) as captured:
+            notices.move_clocks()
+        assert sum("FOR NO KEY" in one["sql"] for one in captured) == locked
+
+
 def correct(api: Api, report_id: str, check: str = "CRB_SCORE") -> None:
     correction = corrections.take(dispute(report_id, check).pk, reviewer())
     corrections.rerun(correction.pk, reviewer())
@@ -456,6 +474,7 @@ def test_correction_of_a_reused_finding_ends_the_waiting_decline_of_its_copy(
     finish_waiting_declines()
     decision = Decision.objects.get()
     assert decision.state == "WAITING"
+    assert AdverseNotice.objects.get().stopped_at
     corrections.rerun(correction.pk, reviewer())
     api.work()
 

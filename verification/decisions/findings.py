@@ -10,14 +10,18 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from verification.checks.models import CheckResult, ResultStatus
-from verification.decisions.models import DECIDABLE, Decision
+from verification.decisions.models import DECIDABLE, AdverseNotice, Decision
 from verification.decisions.rules import (
     CheckFacts,
     Facts,
     contradictions,
     suggestions,
 )
-from verification.privacy.models import Correction, CorrectionStatus
+from verification.privacy.models import (
+    OPEN_CORRECTIONS,
+    Correction,
+    CorrectionStatus,
+)
 from verification.reports.models import IDENTIFIERS, Report, ReportStatus
 
 MISMATCH = "NAME_MISMATCH"
@@ -84,6 +88,23 @@ def results_with_same_answer() -> QuerySet[CheckResult]:
     """Return the result of an outer query, and those that reuse the same answer."""
     origin = Coalesce(OuterRef("reused_from_id"), OuterRef("pk"))
     return CheckResult.every.filter(Q(pk=origin) | Q(reused_from_id=origin))
+
+
+def reports_under_dispute() -> QuerySet[CheckResult, UUID]:
+    """Return the ids of all reports with an open correction or review.
+
+    The correction may be that of another report with the same answer. The query starts
+    from corrections and reviews, which are few.
+    """
+    disputed = Correction.objects.filter(status__in=OPEN_CORRECTIONS)
+    origins = disputed.values_list(Coalesce("result__reused_from_id", "result_id"))
+    results = CheckResult.objects.order_by().values_list("report_id", flat=True)
+    asked = AdverseNotice.objects.filter(
+        review_asked_at__isnull=False, reviewed_at=None
+    )
+    return results.filter(pk__in=origins).union(
+        results.filter(reused_from_id__in=origins), asked.values_list("report_id")
+    )
 
 
 def results_where(report: Report, condition: Q) -> QuerySet[CheckResult]:

@@ -652,6 +652,12 @@ class AdverseNotice(DatedRow):
                 condition=Q(state="UNDELIVERED"),
                 name="notices_to_hand_over",
             ),
+            # Reviews that wait for a person
+            models.Index(
+                fields=["report"],
+                condition=Q(review_asked_at__isnull=False, reviewed_at=None),
+                name="notices_in_review",
+            ),
             # The search by the number that people read out
             number_index("notices_by_number"),
         ]

@@ -24,7 +24,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_noop as _
 
 from verification import links
@@ -35,7 +35,7 @@ from verification.consents.links import AccessNotSendable, opens_data, renew_acc
 from verification.consents.models import DECIDED_STATUSES, Consent, ConsentRecord
 from verification.consents.subject_messages import addresses_of, messages_to
 from verification.decisions.cases import reports_in_review
-from verification.decisions.findings import results_with_same_answer
+from verification.decisions.findings import reports_under_dispute, results_where
 from verification.decisions.models import (
     AdverseNotice,
     Decision,
@@ -468,20 +468,13 @@ def _next_midnight(moment: datetime) -> datetime:
 
 
 def is_stopped(notice: AdverseNotice) -> bool:
-    """Return whether a correction or a review is open, so that the clock stands."""
-    return bool(_reports_under_dispute([notice.report_id]))
-
-
-def _reports_under_dispute(reports: Collection[UUID]) -> set[UUID]:
-    """Return those of these reports with an open correction or review.
+    """Return whether a correction or a review is open, so that the clock stands.
 
     The review may be that of an earlier decline, and the correction that of another
     report with the same answer.
     """
-    same = results_with_same_answer().filter(disputed_at__isnull=False)
-    disputed = CheckResult.objects.filter(Exists(same), report__in=reports)
-    of_correction = set(disputed.values_list("report_id", flat=True))
-    return of_correction | reports_in_review(reports)
+    disputed = results_where(notice.report, Q(disputed_at__isnull=False))
+    return disputed.exists() or bool(reports_in_review([notice.report_id]))
 
 
 def reports_under_correction(reports: Collection[UUID]) -> set[UUID]:
@@ -499,28 +492,30 @@ def waiting_notices() -> QuerySet[AdverseNotice]:
     return AdverseNotice.objects.filter(decision__state=DecisionState.WAITING)
 
 
-@transaction.atomic
 def move_clocks() -> None:
     """Stop the clocks of declines under correction or review, and let others go on.
 
     A clock goes on with the working time that it had left: the person has the days that
     the notice promised, whatever weekend follows.
     """
-    at = now()
+    waiting = waiting_notices().filter(waits_until__isnull=False)
+    stopped, disputed = waiting.exclude(stopped_at=None), reports_under_dispute()
+    sweep(waiting.filter(stopped_at=None, report__in=disputed), _move_clock)
+    sweep(stopped.exclude(report__in=disputed), _move_clock)
+
+
+@transaction.atomic
+def _move_clock(notice_id: UUID) -> None:
     locked = waiting_notices().select_for_update(of=("self",), no_key=True)
-    waiting = list(locked.filter(waits_until__isnull=False).order_by("pk"))
-    disputed = _reports_under_dispute([notice.report_id for notice in waiting])
-    for notice in waiting:
-        stands = notice.report_id in disputed
-        if stands and notice.stopped_at is None:
-            notice.stopped_at = at
-        elif not stands and notice.stopped_at and notice.waits_until:
-            left = working_time(notice.stopped_at, notice.waits_until)
-            notice.waits_until = add_working_time(at, left)
-            notice.stopped_at = None
-        else:
-            continue
-        notice.save(update_fields=["stopped_at", "waits_until"])
+    notice, at = locked.select_related("report").get(pk=notice_id), now()
+    stands = is_stopped(notice)
+    if stands and notice.stopped_at is None:
+        notice.stopped_at = at
+    elif not stands and notice.stopped_at and notice.waits_until:
+        left = working_time(notice.stopped_at, notice.waits_until)
+        notice.waits_until = add_working_time(at, left)
+        notice.stopped_at = None
+    notice.save(update_fields=["stopped_at", "waits_until"])
 
 
 @cache
