@@ -235,14 +235,14 @@ def test_rule_whose_reason_contradicts_the_findings_leaves_it_to_a_person(api: A
 def test_policy_declines_nobody_for_the_holder_of_a_mistyped_number(
     api: Api, officer: Officer, when, code, expected
 ):
+    decline = rule("DECLINED", when, codes=[code])
+    switch_on(api, decline)
     report = create_wrong_report(api, checksRequested=["IDENTITY", "CRB_FULL"])
     bureau = CheckResult.objects.get(report=report, name="CRB_FULL")
     bureau.score = 85
     bureau.finding["flags"].append({"code": "NON_PERFORMING_ACCOUNT"})
     bureau.save()
     Report.objects.update(risk_score=85)
-    decline = rule("DECLINED", when, codes=[code])
-    switch_on(api, decline)
     dry = policies.dry_run(officer.client, read_rules([decline]))
 
     policies.apply_policy(report)
@@ -569,6 +569,23 @@ class TestChanges:
 
         assert decisions(other) == [("DECLINED", "FINAL", "POLICY")]
 
+    @pytest.mark.parametrize("is_copy", [False, True])
+    def test_report_that_ended_without_a_policy_gets_no_decision(
+        self, api: Api, report, is_copy
+    ):
+        by = Officer(api)
+        version = policies.versions_of(by.client).get(state="ACTIVE")
+        policies.switch_off(by.client, version.pk, by.member, by.actor)
+        made = create_wrong_report(api, reuse=is_copy)
+        correction = dispute(report if is_copy else made)
+        mismatch = condition("flag", "IS", "NAME_MISMATCH")
+        switch_on(api, rule("DECLINED", mismatch, codes=["IDENTITY_MISMATCH"]))
+
+        corrections.withdraw(correction.pk)
+        run_policy()
+
+        assert decisions(made) == []
+
     def test_closed_correction_that_changes_nothing_adds_nothing(self, report):
         corrections.withdraw(dispute(report).pk)
         run_policy()
@@ -751,11 +768,11 @@ class TestDryRun:
     def test_dry_run_writes_nothing_and_is_what_the_real_run_decides(
         self, api: Api, officer: Officer
     ):
+        switch_on(api, DECLINE_HIGH, APPROVE_LOW)
         reports = [create_ready_report(api, n) for n in ("12345678", ADVERSE, REFUSED)]
         before = count_rows()
         dry = policies.dry_run(officer.client, read_rules([DECLINE_HIGH, APPROVE_LOW]))
         assert count_rows() == before
-        switch_on(api, DECLINE_HIGH, APPROVE_LOW)
         for report in reports:
             policies.apply_policy(report)
 

@@ -259,8 +259,9 @@ def apply_policy(report_id: str) -> None:
     """Decide, or propose, what the active policy says about a report that has ended.
 
     It does nothing if the policy's last outcome was the same, or if a person has
-    decided. A report with a finding that it or another report disputes waits until the
-    correction is closed, and a report of a suspended workspace until it is resumed.
+    decided, or if no version was on when the report ended. A report with a finding that
+    it or another report disputes waits until the correction is closed, and a report of
+    a suspended workspace until it is resumed.
     """
     report = locked_reports().filter(pk=UUID(report_id)).first()
     if report is None:
@@ -271,7 +272,7 @@ def apply_policy(report_id: str) -> None:
         return
     version = PolicyVersion.active_for(report)
     disputed = results_where(report, Q(disputed_at__isnull=False))
-    if version is None or disputed.exists():
+    if version is None or not _was_on(report) or disputed.exists():
         return
     take_back_outdated(report)
     made = list(report.decisions.all())
@@ -295,6 +296,15 @@ def apply_policy(report_id: str) -> None:
         # A policy that has spoken before, or that a person has refused, only proposes.
         as_proposal=bool(made) or not (is_review or _decides_alone(version, report)),
     )
+
+
+def _was_on(report: Report) -> bool:
+    """Return whether a version of the client's policy was on when the report ended."""
+    own = PolicyVersion.objects.filter(
+        workspace=report.workspace_id, environment=report.environment
+    )
+    on = own.filter(activated_at__lte=report.completed_at)
+    return on.exclude(retired_at__lte=report.completed_at).exists()
 
 
 def _decides_alone(version: PolicyVersion, report: Report) -> bool:
