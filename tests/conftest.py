@@ -34,7 +34,7 @@ from tests.world.staff import rows as rows
 from tests.world.staff import staff as staff
 from tests.world.staff import superuser as superuser
 from verification.batches.spreadsheet import WORKBOOKS
-from verification.files.inspection import DOCUMENTS
+from verification.files.inspection import DOCUMENTS, NEWCOMERS
 from verification.providers import registry
 from verification.values import clock
 
@@ -258,7 +258,7 @@ def django_assert_max_num_queries(
 @pytest.fixture(autouse=True, scope="session")
 def own_inspections(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let the files of these tests wait for none of other processes."""
-    for inspector in (DOCUMENTS, WORKBOOKS):
+    for inspector in (DOCUMENTS, NEWCOMERS, WORKBOOKS):
         inspector.lock_file = tmp_path_factory.mktemp("inspections") / "lock"
         inspector.lock_file.touch()
 

@@ -13,7 +13,7 @@ from tests.world.subject import visible_text
 from verification.backoffice.models import AuditEvent
 from verification.console import brand as brand_pages
 from verification.files import inspection
-from verification.files.inspection import DOCUMENTS
+from verification.files.inspection import DOCUMENTS, NEWCOMERS
 from verification.reports.models import Report
 from workspaces import rate_limits
 from workspaces.brands import bar_brand
@@ -197,8 +197,11 @@ def test_seconds_of_a_logo_count_as_logos(owner, monkeypatch):
     assert statuses == [200, 429]
 
 
-def test_logo_is_refused_while_the_machine_is_busy(owner, monkeypatch):
-    with DOCUMENTS.machine_lock():
+@pytest.mark.parametrize("inspector", [NEWCOMERS, DOCUMENTS])
+def test_logo_is_refused_while_the_machine_is_busy(owner, inspector, monkeypatch):
+    if inspector == DOCUMENTS:
+        approve_workspace(owner.workspace)
+    with inspector.machine_lock():
         monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
         refused = owner.post(PAGE, {**FORM, "logo": uploaded()})
 

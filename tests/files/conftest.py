@@ -2,7 +2,7 @@ import pytest
 
 from tests.console.conftest import owner as owner
 from verification.batches.spreadsheet import WORKBOOKS
-from verification.files.inspection import DOCUMENTS
+from verification.files.inspection import DOCUMENTS, NEWCOMERS
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def own_folder(settings, tmp_path):
 @pytest.fixture(autouse=True)
 def own_lock_file(monkeypatch, tmp_path):
     """Use lock files of this test, so that other processes do not block it."""
-    for inspector in (DOCUMENTS, WORKBOOKS):
-        file = tmp_path / inspector.module
+    for number, inspector in enumerate((DOCUMENTS, NEWCOMERS, WORKBOOKS)):
+        file = tmp_path / f"lock-{number}"
         file.touch()
         monkeypatch.setattr(inspector, "lock_file", file)

@@ -18,6 +18,7 @@ from verification.files import inspection, pdf_inspector
 from verification.files.inspection import (
     DOCUMENTS,
     MAX_BYTES,
+    NEWCOMERS,
     Busy,
     Fault,
     Unacceptable,
@@ -289,6 +290,15 @@ def test_workbook_delays_no_document(monkeypatch):
         monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
         with pytest.raises(Busy):
             WORKBOOKS.run("xlsx", b"")
+
+
+def test_newcomer_delays_no_client(monkeypatch):
+    sent = ("a.pdf", "application/pdf", files.pdf())
+    with NEWCOMERS.machine_lock():
+        assert inspect(*sent).content
+        monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
+        with pytest.raises(Busy):
+            inspect(*sent, is_live=False)
 
 
 def test_slow_inspection_raises_busy(monkeypatch):

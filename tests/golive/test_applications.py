@@ -32,7 +32,7 @@ from verification.checks.engine import run_due_checks
 from verification.console import golive
 from verification.console.golive import DOCUMENT_LABELS, CompanyForm
 from verification.files import inspection
-from verification.files.inspection import DOCUMENTS, Fault
+from verification.files.inspection import NEWCOMERS, Fault
 from verification.files.storage import delete_file, read_content
 from verification.files.uploads import FAULT_MESSAGES
 from verification.golive import applications, review
@@ -146,7 +146,7 @@ def test_uploads_are_limited_by_account_and_workspace(
 
 def test_upload_is_refused_while_the_machine_is_busy(owner, monkeypatch):
     owner.post("golive-company", COMPANY)
-    with DOCUMENTS.machine_lock():
+    with NEWCOMERS.machine_lock():
         monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
         refused = owner.post("golive-hand-in", file(pdf()), kind="cr12")
 

@@ -127,7 +127,7 @@ def test_form_needs_both_answers_and_documents_that_are_what_they_claim(
     ]:
         refused = subject.browser.post(where, body, content_type=kind)
         assert refused.status_code == status, body
-    with inspection.DOCUMENTS._slots, inspection.DOCUMENTS._slots:
+    with inspection.NEWCOMERS._slots, inspection.NEWCOMERS._slots:
         answer = send(subject, ("id.pdf", pdf(), "application/pdf"))
     assert (answer.status_code, answer["Retry-After"]) == (503, "60")
     assert "Send it again in a minute" in answer.content.decode()

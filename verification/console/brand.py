@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from typing import Any
 
 from csp.constants import SELF
 from csp.decorators import csp_replace
@@ -74,9 +75,13 @@ class BrandForm(forms.Form):
         help_text=_("For reports that name none; it begins with https://"),
     )
 
+    def __init__(self, *arguments: Any, is_live: bool, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.is_live = is_live
+
     def clean_logo(self) -> bytes | None:
         upload = self.cleaned_data["logo"]
-        return read_logo(upload) if upload else None
+        return read_logo(upload, is_live=self.is_live) if upload else None
 
     @property
     def brand(self) -> NewBrand:
@@ -183,7 +188,8 @@ def _form(place: Place, brand: Brand) -> BrandForm:
     names = ("colour", "contact_line", "contact_line_sw", "return_url")
     initial = model_to_dict(brand, names)
     initial["return_hosts"] = "\n".join(brand.return_hosts)
-    return BrandForm(place.posted, place.files, initial=initial)
+    is_live = place.workspace.is_live
+    return BrandForm(place.posted, place.files, initial=initial, is_live=is_live)
 
 
 def _draft(brand: Brand, form: BrandForm) -> tuple[Brand, bytes | None]:

@@ -145,7 +145,7 @@ class DocumentForm(forms.Form):
     )
 
     def clean_file(self) -> UploadedFile:
-        return read_upload(self.cleaned_data["file"])
+        return read_upload(self.cleaned_data["file"], is_live=False)
 
 
 class SubmissionForm(forms.Form):

@@ -7,8 +7,8 @@ The extension and the declared type have to agree with the content. Pictures are
 without metadata and hidden data.
 
 A separate process reads the file (`inspector`), because a few kilobytes can unpack to
-hundreds of megabytes. A machine runs each `Inspector` for one file at a time: this one
-and that of workbooks (`batches.workbooks`), which delays no document.
+hundreds of megabytes. A machine runs each `Inspector` for one file at a time. That of
+workbooks (`batches.workbooks`) delays no document, and that of newcomers no client.
 """
 
 from __future__ import annotations
@@ -84,20 +84,27 @@ class InspectedFile:
     content: bytes
 
 
-def inspect(name: str, declared: str, content: bytes) -> InspectedFile:
-    """Check a file and return what to store. Raises Unacceptable and Busy."""
+def inspect(
+    name: str, declared: str, content: bytes, *, is_live: bool = True
+) -> InspectedFile:
+    """Check a file and return what to store. Raises Unacceptable and Busy.
+
+    `is_live` says whether the workspace is live that the file is for.
+    """
     content_type = _check_type(name, declared, content, MAX_BYTES)
-    clean = DOCUMENTS.run(content_type, content)
+    clean = (DOCUMENTS if is_live else NEWCOMERS).run(content_type, content)
     # A PDF is stored unchanged, with its signatures.
     return InspectedFile(content_type, content if content_type == PDF else clean)
 
 
-def inspect_logo(name: str, declared: str, content: bytes) -> bytes:
+def inspect_logo(
+    name: str, declared: str, content: bytes, *, is_live: bool = True
+) -> bytes:
     """Check a PNG or JPEG, and return a small PNG. Raises Unacceptable and Busy."""
     content_type = _check_type(name, declared, content, MAX_LOGO_BYTES)
     if content_type == PDF:
         raise Unacceptable(Fault.UNKNOWN)
-    return DOCUMENTS.run(content_type + AS_LOGO, content)
+    return (DOCUMENTS if is_live else NEWCOMERS).run(content_type + AS_LOGO, content)
 
 
 def _check_type(name: str, declared: str, content: bytes, limit: int) -> str:
@@ -117,13 +124,14 @@ def _check_type(name: str, declared: str, content: bytes, limit: int) -> str:
 class Inspector:
     """A process with limits that reads one file at a time on this machine."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, locked: str = "") -> None:
         # It calls `answer_within_limits`.
         self.module = module
         # At most two threads of this process inspect a file or wait for that.
         self._slots = BoundedSemaphore(2)
         # Every process on this machine can lock this file. Nothing writes to it.
-        self.lock_file = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+        path = (locked or module).replace(".", "/")
+        self.lock_file = (ROOT / path).with_suffix(".py")
 
     def run(self, kind: str, content: bytes) -> bytes:
         """Return what the process makes of the file. Raises Unacceptable and Busy."""
@@ -153,6 +161,8 @@ class Inspector:
 
 
 DOCUMENTS = Inspector("verification.files.inspector")
+# Anybody can open a workspace and keep this one busy.
+NEWCOMERS = Inspector("verification.files.inspector", "verification.files.uploads")
 
 
 def refuse_infected(content: bytes) -> None:

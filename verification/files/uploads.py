@@ -54,11 +54,12 @@ class UploadedFile:
     file: InspectedFile
 
 
-def read_upload(upload: Any) -> UploadedFile:
+def read_upload(upload: Any, *, is_live: bool) -> UploadedFile:
     """Inspect a file of a form. Raises ValidationError, with the code BUSY if it is."""
     content = upload.read(MAX_BYTES + 1)
     try:
-        file = inspect(upload.name, upload.content_type or "", content)
+        declared = upload.content_type or ""
+        file = inspect(upload.name, declared, content, is_live=is_live)
     except Unacceptable as e:
         raise ValidationError(FAULT_MESSAGES[e.fault]) from None
     except Busy:
@@ -66,11 +67,12 @@ def read_upload(upload: Any) -> UploadedFile:
     return UploadedFile(one_line(upload.name)[-MAX_NAME_LENGTH:], file)
 
 
-def read_logo(upload: Any) -> bytes:
+def read_logo(upload: Any, *, is_live: bool) -> bytes:
     """Inspect a logo of a form, and return a small PNG. Raises as `read_upload`."""
     content = upload.read(MAX_LOGO_BYTES + 1)
     try:
-        return inspect_logo(upload.name, upload.content_type or "", content)
+        declared = upload.content_type or ""
+        return inspect_logo(upload.name, declared, content, is_live=is_live)
     except Unacceptable as e:
         raise ValidationError(LOGO_MESSAGES[e.fault]) from None
     except Busy:

@@ -125,9 +125,11 @@ class DisputeForm(forms.Form):
     # The browser sends each chosen file under this name.
     documents = forms.Field(required=False)
 
-    def __init__(self, typed: Any = None, uploads: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, typed: Any = None, uploads: Sequence[Any] = (), *, is_live: bool = True
+    ) -> None:
         super().__init__(typed)
-        self._uploads = uploads
+        self._uploads, self._is_live = uploads, is_live
         self.files_read: list[UploadedFile] = []
 
     def clean(self) -> dict[str, Any] | None:
@@ -141,7 +143,10 @@ class DisputeForm(forms.Form):
         else:
             # An inspection takes seconds, so it comes last.
             try:
-                self.files_read = [read_upload(upload) for upload in self._uploads]
+                self.files_read = [
+                    read_upload(upload, is_live=self._is_live)
+                    for upload in self._uploads
+                ]
             except forms.ValidationError as e:
                 self.add_error("documents", e)
         return super().clean()

@@ -212,7 +212,8 @@ def dispute(request: HttpRequest, visited: OpenConsent, result: UUID) -> HttpRes
     if request.method != "POST":
         return _render_dispute(request, visited, wrong, forms.DisputeForm())
     uploads = request.FILES.getlist("documents")
-    form = forms.DisputeForm(request.POST, uploads)
+    is_live = visited.consent.report.workspace.is_live
+    form = forms.DisputeForm(request.POST, uploads, is_live=is_live)
     if _is_valid(form, visited.consent, has_documents=bool(uploads)):
         statement = corrections.Statement(
             form.cleaned_data["what"],
