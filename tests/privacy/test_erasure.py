@@ -39,6 +39,7 @@ from tests.world.rules import (
     raise_alert,
     run_rules,
 )
+from tests.world.staff import enter_request
 from tests.world.threads import run_at_once
 from verification.api.events import EVENTS
 from verification.batches.cells import Cell, Line, Sheet
@@ -75,9 +76,15 @@ from verification.privacy.models import (
     Origin,
     SubjectRequest,
 )
+from verification.privacy.models import Outcome as RequestOutcome
 from verification.privacy.people import Proof, fill_further_ids
 from verification.privacy.personal_data import erase_reports
-from verification.privacy.requests import open_request
+from verification.privacy.requests import (
+    DETAILS_RETENTION,
+    answer_request,
+    erase_old_details,
+    open_request,
+)
 from verification.providers.base import Unavailable
 from verification.providers.payment_provider import CheckoutState, ProviderEvent
 from verification.reports.models import Report, SearchEntry
@@ -277,6 +284,23 @@ def test_person_leaves_requests_of_others_with_the_number(api: Api):
     erase(api, victim["id"])
     request.refresh_from_db()
     assert request.details is None
+
+
+def test_erasure_leaves_the_text_of_a_letter_until_it_is_answered(api: Api):
+    made = api.create(person(), person())
+    report = Report.objects.get(pk=made[0]["id"])
+    answered, letter = enter_request(report), enter_request(report)
+    scope = {"workspace": api.workspace, "environment": report.environment}
+    unnamed = enter_request(subject_id=report.subject_id, **scope)
+    answer_request(answered, RequestOutcome.DONE)
+
+    erase(api, made[1]["id"])
+
+    left = SubjectRequest.objects.filter(details__isnull=False)
+    assert {row.pk for row in left} == {letter.pk, unnamed.pk}
+    left.update(answered_at=now() - DETAILS_RETENTION, outcome=RequestOutcome.DONE)
+    erase_old_details()
+    assert not left.exists()
 
 
 def test_wider_erasure_does_not_wait_for_that_of_a_person(api: Api):

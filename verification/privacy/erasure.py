@@ -404,9 +404,10 @@ def _end(erasure_id: UUID) -> None:
     erasure.ended_at, erasure.sweep_at = at, at + SWEEP_DELAYS[0]
     certificates.certify(erasure, at)
     erasure.save()
-    # Requests that name the person and no report. A visitor of a link has not proved to
-    # be the person of other reports with the number.
+    # Answered requests that name the person and no report. A visitor of a link has not
+    # proved to be the person of other reports with the number.
     requests = SubjectRequest.objects.filter(
+        answered_at__isnull=False,
         workspace=request.workspace_id,
         environment=request.environment,
         subject_id__in=_subject_ids(request),

@@ -144,7 +144,12 @@ TABLES = [
         },
     ),
     PersonalTable(NoticeFact, "addresses in proofs of service", OF_NOTICE),
-    PersonalTable(SubjectRequest, "details of requests", OF_REPORT),
+    # Staff have to answer an open letter, and need its name and address.
+    PersonalTable(
+        SubjectRequest,
+        "details of requests",
+        f"{OF_REPORT} AND t.answered_at IS NOT NULL",
+    ),
     PersonalTable(
         CheckResult,
         "findings",
