@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.contrib.admin import site
+from django.test import Client
 from django.utils.timezone import now
 
+from monitoring.models import Rule
 from tests.checks.conftest import paying_api as paying_api
 from tests.world.clients import HOSTED, Api, company, person
 from tests.world.console import ConsoleVisitor
@@ -17,14 +20,17 @@ from tests.world.corrections import (
     dispute,
     reviewer,
 )
+from tests.world.decisions import decide, deciding_api
 from tests.world.members import create_member
-from tests.world.rules import raise_alert
-from tests.world.staff import press_button
+from tests.world.orders import create_report_with_status
+from tests.world.rules import raise_alert, raise_alert_of_a_run, store_rule
+from tests.world.staff import press_button, reveal
 from tests.world.subject import Visitor
 from verification.backoffice import audit
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.consents.links import expire_consents, remind_subjects
-from verification.consents.models import Consent
+from verification.consents.models import Consent, ConsentRecord
+from verification.db.ids import uuid7
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, DailyCount, Kind, Notification
 from verification.notifications.recipients import block
@@ -53,6 +59,7 @@ from verification.privacy.models import (
 from verification.privacy.objections import object_to_use
 from verification.privacy.people import Proof
 from verification.privacy.personal_data import erase_reports
+from verification.references.models import Reference
 from verification.reports.models import Report
 from webhooks.models import Attempt, Delivery, Event
 
@@ -268,6 +275,86 @@ def test_receivers_that_got_the_body_and_staff_are_recipients(api: Api, report: 
     ]
     hosts = {one.host.partition(".")[0] for one in found if one.host}
     assert hosts == {"answering", "refusing", "slow", "breaking"}
+
+
+# Pages that reveal nothing that a report says of its subject
+NOT_OF_A_REPORT = {
+    "backoffice.AuditEvent",
+    "golive.Application",
+    "payments.Checkout",
+    "payments.Payment",
+    "payments.PaymentEvent",
+    "privacy.StaffErasure",
+    "privacy.SubjectRequest",
+    "workspaces.Member",
+    "workspaces.Workspace",
+}
+
+
+def test_staff_who_reveal_a_row_of_a_report_are_recipients(
+    api: Api, report: Report, staff: Client
+):
+    event = Event.objects.filter(report_id=report.pk).latest("id")
+    delivery = Delivery.objects.create(
+        event=event,
+        workspace=report.workspace,
+        environment=report.environment,
+        name=event.name,
+        status="FAILED",
+        created_at=now(),
+    )
+    alert = raise_alert_of_a_run(api)
+    rule = Rule.objects.get(pk=alert.rule_id)
+    Report.objects.filter(pk=report.pk).update(monitoring_id=rule.pk)
+    decide(deciding_api(api), str(report.pk))
+    result = report.results.get(name="IDENTITY")
+    reference = Reference.objects.create(
+        report=report,
+        result_id=result.pk,
+        attempt=1,
+        token_digest=b"",
+        expires_at=now(),
+    )
+    record = ConsentRecord.objects.create(
+        report=report,
+        consent_id=uuid7(),
+        decision="GRANTED",
+        generation=1,
+        digest=b"digest",
+    )
+    rows = [
+        report,
+        result,
+        delivery,
+        rule,
+        alert,
+        reference,
+        record,
+        report.decisions.get(),
+        dispute(str(report.pk)),
+    ]
+    pages = {admin.model for admin in site._registry.values() if reveals(admin)}
+    counted = {page for page in pages if page._meta.label not in NOT_OF_A_REPORT}
+    assert counted == {type(row) for row in rows}
+
+    for row in rows:
+        reveal(staff, row)
+        act = AuditEvent.objects.latest("id")
+        (recipient,) = recipients_of([report])[report.pk]
+        assert recipient.kind == RecipientKind.STAFF
+        assert recipient.last_at == act.created_at, act.action
+
+
+def reveals(admin: Any) -> bool:
+    return bool(getattr(admin, "personal_fields", ()))
+
+
+def test_reveal_of_a_rule_is_no_disclosure_of_its_later_runs(api: Api, staff: Client):
+    reveal(staff, rule := store_rule(api))
+    run = Report.objects.get(pk=create_report_with_status(api, "READY"))
+    Report.objects.filter(pk=run.pk).update(monitoring_id=rule.pk)
+
+    assert kinds(run) == []
 
 
 def test_accesses_of_a_day_are_one_request(report: Report):

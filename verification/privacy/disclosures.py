@@ -19,10 +19,9 @@ from uuid import UUID
 
 from django.db.models import F, Max, Min, Q
 
-from verification.backoffice.models import ActorKind, AuditEvent
 from verification.db.base import run_sql
 from verification.db.ids import uuid7
-from verification.privacy.models import Channel, Correction, Disclosure
+from verification.privacy.models import Channel, Disclosure
 from verification.reports.models import Report
 from verification.values.clock import now
 from webhooks.models import Attempt, Event
@@ -38,15 +37,42 @@ FROM unnest(%(ids)s::uuid[], %(reports)s::uuid[]) new (id, report)
 ON CONFLICT (report_id, channel, recipient) DO UPDATE SET last_at = excluded.last_at
 WHERE known.last_at <= excluded.last_at - interval '1 hour'
 """
-# Acts of staff in the audit trail by which they see a report
-STAFF_ACTIONS = (
-    "report.opened",
-    "report.revealed",
-    "report.pdf-taken",
-    "report.pdf-downloaded",
-    "correction.revealed",
-    "correction.document-read",
+# What staff opened or revealed of a report: its page, its rows, the payloads of its
+# events, and its monitoring rule, which knows nothing of a later run.
+STAFF_READS = """
+SELECT report.id, min(act.created_at), max(act.created_at)
+FROM (
+    SELECT id, id::text FROM reports_report WHERE id = ANY(%(ids)s)
+    UNION ALL
+    SELECT id, monitoring_id::text FROM reports_report WHERE id = ANY(%(ids)s)
+    UNION ALL
+    SELECT report_id, id::text FROM checks_checkresult WHERE report_id = ANY(%(ids)s)
+    UNION ALL
+    SELECT report_id, id::text FROM references_reference
+    WHERE report_id = ANY(%(ids)s)
+    UNION ALL
+    SELECT report_id, id::text FROM consents_consentrecord
+    WHERE report_id = ANY(%(ids)s)
+    UNION ALL
+    SELECT report_id, id::text FROM decisions_decision WHERE report_id = ANY(%(ids)s)
+    UNION ALL
+    SELECT report_id, id::text FROM privacy_correction WHERE report_id = ANY(%(ids)s)
+    UNION ALL
+    SELECT report_id, id::text FROM monitoring_alert WHERE report_id = ANY(%(ids)s)
+    UNION ALL
+    SELECT report_id, id::text FROM webhooks_event WHERE report_id = ANY(%(ids)s)
+) page (report_id, object_id)
+JOIN reports_report report ON report.id = page.report_id
+JOIN backoffice_auditevent act ON act.object_id = page.object_id
+    AND act.created_at >= report.created_at
+WHERE act.actor_kind = 'STAFF' AND (
+    act.action LIKE '%%.revealed' OR act.action IN (
+        'report.opened', 'report.pdf-taken', 'report.pdf-downloaded',
+        'correction.document-read'
+    )
 )
+GROUP BY report.id
+"""
 
 # The body may have gone out before these. A receiver that answers has it for certain,
 # whatever the answer says.
@@ -159,22 +185,5 @@ def _receivers(ids: list[UUID]) -> Found:
 
 
 def _staff(ids: list[UUID]) -> Found:
-    # The pages of reports and of their corrections
-    pages = {str(one): one for one in ids}
-    corrections = Correction.objects.filter(report__in=ids)
-    for correction_id, report_id in corrections.values_list("pk", "report"):
-        pages[str(correction_id)] = report_id
-    acts = AuditEvent.objects.filter(
-        actor_kind=ActorKind.STAFF,
-        object_type__in=[Report._meta.label_lower, Correction._meta.label_lower],
-        object_id__in=list(pages),
-        action__in=STAFF_ACTIONS,
-    )
-    times: dict[UUID, list[datetime]] = defaultdict(list)
-    grouped = acts.values_list("object_id").order_by("object_id")
-    for object_id, first, last in grouped.annotate(
-        Min("created_at"), Max("created_at")
-    ):
-        times[pages[object_id]] += [first, last]
-    for report_id, seen in times.items():
-        yield report_id, ReportRecipient(RecipientKind.STAFF, min(seen), max(seen))
+    for report_id, first, last in run_sql(STAFF_READS, {"ids": ids}):
+        yield report_id, ReportRecipient(RecipientKind.STAFF, first, last)
