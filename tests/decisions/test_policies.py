@@ -43,7 +43,7 @@ from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.due_checks import claim
 from verification.checks.models import CheckDefinition, CheckResult
-from verification.checks.results import record_outcomes
+from verification.checks.results import completed_with, record_outcomes
 from verification.consents.links import expire_consents
 from verification.consents.models import Consent
 from verification.consents.subject_decisions import Evidence
@@ -61,6 +61,7 @@ from verification.payments.models import Payment
 from verification.privacy import corrections
 from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
+from verification.providers.findings import build_finding
 from verification.reports.models import Report
 from verification.values.clock import now
 from webhooks.models import Event
@@ -218,6 +219,23 @@ def test_rule_whose_reason_contradicts_the_findings_leaves_it_to_a_person(api: A
     assert made.policy["contradicted"] == ["IDENTITY_NOT_FOUND"]
     (why,) = why_of(made)
     assert "No finding bears out “ID number not in the register of persons”" in why
+
+
+def test_policy_approves_nobody_for_what_a_source_left_open(api: Api):
+    alive = condition("flag", "IS_NOT", "DECEASED", "IDENTITY")
+    switch_on(api, rule("APPROVED", alive))
+    report = create_ready_report(api)
+    flags = {"DOB_MISMATCH": "The register has another date of birth."}
+    partial = build_finding("acme", summary="", flags=flags, details={}, known=False)
+    stored = completed_with(partial)
+    result = CheckResult.objects.get(report=report, name="IDENTITY")
+    result.score, result.finding = stored.score, stored.finding
+    result.save()
+
+    run_policy()
+
+    assert result.score == 50
+    assert decisions(report) == [("REVIEW", "FINAL", "POLICY")]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The rules of a policy, as a pure function over stored findings."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,9 @@ from verification.decisions.rules import (
 LOW = CheckFacts("COMPLETED", 10)
 HIGH = CheckFacts("COMPLETED", 90, frozenset({"DECEASED"}))
 FAILED = CheckFacts("FAILED")
-UNSCORED = CheckFacts("COMPLETED")
+UNSCORED = CheckFacts("COMPLETED", is_whole=False)
+# The score is of the flag; the source left something else open.
+PARTIAL = CheckFacts("COMPLETED", 35, frozenset({"PAST_DELINQUENCY"}), is_whole=False)
 DECLINE = rule("DECLINED", condition("score", "AT_LEAST", 70), codes=["A_CODE"])
 APPROVE = rule("APPROVED", condition("score", "BELOW", 30))
 
@@ -61,6 +64,7 @@ def answer(stored: Facts, **members: Any) -> str:
         ("INSUFFICIENT_INFORMATION", {"IDENTITY": LOW}, ["IDENTITY"]),
         ("INSUFFICIENT_INFORMATION", {"IDENTITY": LOW, "KRA_PIN": FAILED}, None),
         ("INSUFFICIENT_INFORMATION", {"IDENTITY": LOW, "KRA_PIN": UNSCORED}, None),
+        ("INSUFFICIENT_INFORMATION", {"IDENTITY": LOW, "CRB_FULL": PARTIAL}, None),
         ("CONSENT_NOT_GIVEN", {"IDENTITY": FAILED}, ["IDENTITY"]),
         ("OWN_CRITERIA", {"IDENTITY": LOW}, None),
     ],
@@ -241,7 +245,7 @@ def test_worst_level_is_known_though_a_check_failed():
 
 
 def test_completed_check_without_a_score_leaves_the_score_open():
-    stored = facts(IDENTITY=LOW, KRA_PIN=CheckFacts("COMPLETED", None))
+    stored = facts(IDENTITY=LOW, KRA_PIN=UNSCORED)
 
     assert outcome(stored, APPROVE) == Outcome("REVIEW", unanswered=(1,))
 
@@ -249,13 +253,34 @@ def test_completed_check_without_a_score_leaves_the_score_open():
 @pytest.mark.parametrize("check", ["KRA_PIN", None])
 @pytest.mark.parametrize("comparison", ["IS", "IS_NOT"])
 def test_completed_check_without_a_score_leaves_absent_flags_open(check, comparison):
-    unscored = CheckFacts("COMPLETED", None, frozenset({"NAME_NOT_COMPARED"}))
+    unscored = replace(UNSCORED, flags=frozenset({"NAME_NOT_COMPARED"}))
     stored = facts(IDENTITY=LOW, KRA_PIN=unscored)
     asked = {"fact": "flag", "comparison": comparison, "check": check}
 
     assert answer(stored, value="NAME_MISMATCH", **asked) == "unknown"
     known = "yes" if comparison == "IS" else "no"
     assert answer(stored, value="NAME_NOT_COMPARED", **asked) == known
+
+
+@pytest.mark.parametrize("check", ["CRB_FULL", None])
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (("score", "AT_LEAST", 35), "yes"),
+        (("score", "AT_LEAST", 36), "unknown"),
+        (("score", "BELOW", 35), "no"),
+        (("score", "BELOW", 40), "unknown"),
+        (("level", "IS_NOT", "LOW"), "yes"),
+        (("level", "IS", "MEDIUM"), "unknown"),
+        (("flag", "IS", "PAST_DELINQUENCY"), "yes"),
+        (("flag", "IS_NOT", "FRAUD_ALERT"), "unknown"),
+    ],
+)
+def test_incomplete_finding_with_a_score_can_only_be_worse(check, members, expected):
+    fact, comparison, value = members
+    asked = {"fact": fact, "comparison": comparison, "value": value, "check": check}
+
+    assert answer(facts(IDENTITY=LOW, CRB_FULL=PARTIAL), **asked) == expected
 
 
 def test_outcome_that_hangs_on_an_outage_is_a_review():

@@ -29,6 +29,8 @@ def ask(provider: Provider, asked: Inquiry) -> Finding:
     assert len(found.response_digest) == 64
     for flag in found.flags:
         assert flag.severity == FLAGS[flag.code][0]
+    is_absent = any(flag.code.endswith("_NOT_FOUND") for flag in found.flags)
+    assert is_absent <= found.is_whole <= (found.score is not None)
     scores = [FLAGS[flag.code][1] for flag in found.flags]
     if credit_score := found.details.get("creditScore"):
         scores.append(round(100 * (900 - credit_score) / 700))

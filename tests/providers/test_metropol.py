@@ -226,6 +226,26 @@ def test_known_bad_account_is_flagged_beside_an_open_one(metropol):
     assert codes(answer) == ["NON_PERFORMING_ACCOUNT"]
 
 
+@pytest.mark.parametrize(
+    ("data", "is_whole"),
+    [
+        ({"delinquency_code": "005"}, True),
+        ({"delinquency_code": "005", "has_fraud": None}, False),
+        # Where there are no accounts, the bureau has no standing and no score.
+        ({"delinquency_code": "001"}, True),
+        ({"delinquency_code": "002", "account_info": [], "credit_score": None}, True),
+        ({"delinquency_code": "002", "account_info": [], "has_fraud": None}, False),
+    ],
+)
+def test_report_with_a_flag_is_whole_when_the_bureau_told_all(metropol, data, is_whole):
+    metropol.data = data
+
+    answer = finding_of(metropol, "CRB_FULL")
+
+    assert answer.score is not None
+    assert answer.is_whole == is_whole
+
+
 @pytest.mark.parametrize("day", ["29-04-2014", "29/04/2014", "29 April 2014"])
 def test_date_in_another_format_is_left_out(metropol: FakeMetropol, day):
     metropol.account = {"date_opened": day}

@@ -170,6 +170,7 @@ def test_callback_maps_to_an_outcome(smile_id_v3, tells, person, flags, score):
     answer = finding_of(smile_id_v3, dateOfBirth="1990-01-31")
 
     assert (" ".join(codes(answer)), answer.score) == (flags, score)
+    assert answer.is_whole == (score is not None and tells.get("status") != "attention")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The source answered. `finding` is {summary, flags, details, evidence}.
+    """The source answered. `finding` is {summary, isWhole, flags, details, evidence}.
 
     It is None after an erasure of the subject.
     """
@@ -120,6 +120,7 @@ def completed_with(found: Finding, not_told: Sequence[str] = ()) -> Completed:
         found.score,
         {
             "summary": found.summary,
+            "isWhole": found.is_whole,
             "flags": [asdict(flag) for flag in found.flags],
             "details": found.details,
             "evidence": {

@@ -159,12 +159,19 @@ def _facts_of(report: Report, results: Collection[Any], for_member: bool) -> Fac
     for one in results:
         finding = one.finding or {}
         flags = frozenset(flag["code"] for flag in finding.get("flags") or ())
-        known = CheckFacts(one.status, one.score, flags, finding.get("details") or {})
+        # Findings of earlier versions do not say whether they are whole.
+        known = CheckFacts(
+            one.status,
+            one.score,
+            flags,
+            finding.get("details") or {},
+            is_whole=one.score is not None and finding.get("isWhole", True),
+        )
         is_wrong = one.is_refuted or one.outdated_details(report.subject)
         if one.pk in theirs or (is_wrong and not for_member):
             score = None
             flags = frozenset() if is_wrong else flags & {MISMATCH}
-            known = CheckFacts(one.status, flags=flags)
+            known = CheckFacts(one.status, flags=flags, is_whole=False)
         checks[one.name] = known
     return Facts(score, report.package, checks)
 

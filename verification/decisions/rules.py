@@ -3,11 +3,11 @@
 This module reads and writes no rows, so that a dry run and a real one share the code.
 
 The first rule that matches decides; if none does, a person reviews the report. A
-condition is unanswered if its check failed, has no score or is not part of the report;
-a condition about a check's state, if the check has not run. If an unanswered rule could
-change the outcome, a person reviews the report, so that an outage neither approves nor
-declines it. A person also reviews it if no finding bears out a reason of the rule that
-matches (`_unproven`).
+condition is unanswered if its check failed, left the answer open or is not part of the
+report; a condition about a check's state, if the check has not run. If an unanswered
+rule could change the outcome, a person reviews the report, so that an outage neither
+approves nor declines it. A person also reviews it if no finding bears out a reason of
+the rule that matches (`_unproven`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ HINTS = CLAIMS | {
         frozenset({"LOW_CREDIT_SCORE"}),
     ),
 }
-# It claims that a check was not completed, or left something open, without a score.
+# It claims that a check was not completed, or left something open.
 INCOMPLETE = "INSUFFICIENT_INFORMATION"
 # Workspaces of earlier versions have this code. Checks that ran had their consent.
 NO_CONSENT = "CONSENT_NOT_GIVEN"
@@ -223,6 +223,8 @@ class CheckFacts:
     score: int | None = None
     flags: frozenset[str] = frozenset()
     numbers: Mapping[str, Any] = field(default_factory=dict)
+    # False if the source left something open, so that the real score may be higher.
+    is_whole: bool = True
 
     @property
     def is_completed(self) -> bool:
@@ -239,8 +241,8 @@ class Facts:
 
     @property
     def is_complete(self) -> bool:
-        """True if each check has a score; otherwise the real score may be higher."""
-        return all(one.is_completed and one.score is not None for one in self._all)
+        """True if each finding is whole; otherwise the real score may be higher."""
+        return all(one.is_completed and one.is_whole for one in self._all)
 
     @property
     def _all(self) -> Iterable[CheckFacts]:
@@ -371,10 +373,8 @@ def _is_at_least(condition: Condition, facts: Facts) -> bool | None:
     if value is None:
         return None
     is_enough: bool = value >= condition.value
-    if condition.check is None and not is_enough and not facts.is_complete:
-        # The worst check decides, and this one may be worse.
-        return None
-    return is_enough
+    is_final = condition.fact != Fact.SCORE or _is_whole(condition, facts)
+    return is_enough if is_enough or is_final else None
 
 
 def _is(condition: Condition, facts: Facts) -> bool | None:
@@ -383,14 +383,12 @@ def _is(condition: Condition, facts: Facts) -> bool | None:
         case Fact.FLAG:
             if value is None or condition.value in value:
                 return None if value is None else True
-            # A check without a score left something open, perhaps this flag.
-            check = facts.checks.get(condition.check or "")
-            is_known = check.score is not None if check else facts.is_complete
-            return False if is_known else None
+            # What was left open may be this flag.
+            return False if _is_whole(condition, facts) else None
         case Fact.LEVEL:
             if value is None:
                 return None
-            is_final = condition.check is not None or facts.is_complete
+            is_final = _is_whole(condition, facts)
             rank = LEVELS.index(value)
             asked = LEVELS.index(RiskLevel(str(condition.value)))
             if is_final or rank == len(LEVELS) - 1 or rank > asked:
@@ -399,6 +397,12 @@ def _is(condition: Condition, facts: Facts) -> bool | None:
         case Fact.STATE if value is None:
             return None
     return bool(value == condition.value)
+
+
+def _is_whole(condition: Condition, facts: Facts) -> bool:
+    """Return whether nothing was left open that could add a flag or raise the score."""
+    check = facts.checks.get(condition.check or "")
+    return check.is_whole if check else facts.is_complete
 
 
 def _value(condition: Condition, facts: Facts) -> Any:

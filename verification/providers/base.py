@@ -111,6 +111,8 @@ class Finding:
     provider_reference: str | None = None
     # SHA-256 of the source's original answer, in hex.
     response_digest: str | None = None
+    # False if the source left something open, which could make the score higher.
+    is_whole: bool = True
     # The comparison of the stated name with the source's.
     name_comparison: dict[str, Any] | None = None
     # The editions of the lists that a screening searched.

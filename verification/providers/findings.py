@@ -188,7 +188,7 @@ def identity_finding(
     if record.is_dead:
         flags["DECEASED"] = "The register records the person as deceased."
     known = is_compared(subject, match) and (not stated or same_birth is not None)
-    known = known and record.is_dead is not None
+    known = person is None or (known and record.is_dead is not None)
     clear = "The ID number is registered and the details match."
     return build_finding(
         source,
@@ -259,7 +259,7 @@ def pin_finding(
         flags["NAME_NOT_COMPARED"] = OWNER_NAME
     if is_found and record.status not in {None, ACTIVE}:
         flags["PIN_INACTIVE"] = f"The PIN is {str(record.status).lower()}."
-    known = record.status is not None and is_compared(subject, match)
+    known = not is_found or (record.status is not None and is_compared(subject, match))
     clear = "The PIN is active." if known else NOT_COMPARED
     summary = worst_message(flags, clear)
     if not record.status and not any(SCORES[code] for code in flags):
@@ -439,6 +439,7 @@ def build_finding(
     return Finding(
         summary=summary,
         score=max(scores) if is_scored else None,
+        is_whole=known,
         details=details,
         provider=source,
         flags=[Flag(code, severity(code), text) for code, text in flags.items()],

@@ -284,7 +284,9 @@ def score(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
         details["bureau"] = "Metropol" if data is not None else None
     details |= {"creditScore": points, "scoreBand": None, "probabilityOfDefault": None}
     flags = _common_flags(subject, data, details, match)
-    known = points is not None and _is_compared(subject, details, match)
+    known = data is None or (
+        points is not None and _is_compared(subject, details, match)
+    )
     return _finding(flags, details, points, known=known, match=match, **evidence)
 
 
@@ -310,7 +312,7 @@ def standing(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
         flags["ADVERSE_LISTING"] = "A lender lists this person as not paying a loan."
     if listing == "HISTORICAL":
         flags["PAST_DELINQUENCY"] = "A lender has listed this person in the past."
-    known = listing is not None and is_compared(subject, match)
+    known = data is None or (listing is not None and is_compared(subject, match))
     return _finding(flags, details, None, known=known, match=match, **evidence)
 
 
@@ -335,7 +337,8 @@ def accounts(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
     details |= _account_figures(listed, is_found=data is not None)
     details |= _behaviour(found) if full else {}
     flags = _common_flags(subject, data, details, match)
-    if code == NO_ACCOUNTS and not listed:
+    has_none = code == NO_ACCOUNTS and not listed
+    if has_none:
         # Other members may still hold something against the subject.
         flags["NO_CREDIT_RECORD"] = UNREPORTED
     if status == "CURRENT" or any(map(_is_bad, listed)):
@@ -349,11 +352,11 @@ def accounts(inquiry: Inquiry, data: Answer | None, **evidence: Any) -> Finding:
         flags["FRAUD_ALERT"] = "A lender has filed a fraud alert."
     figures = ("status", "daysInArrears", "overdue")
     is_whole = all(None not in map(account.get, figures) for account in listed)
-    known = status is not None and points is not None and is_whole
+    known = has_none or (status is not None and points is not None and is_whole)
     if full:
         needed = ("fraudAlert", "bouncedChequesLast12Months")
         known = known and all(details[key] is not None for key in needed)
-    known = known and _is_compared(subject, details, match)
+    known = data is None or (known and _is_compared(subject, details, match))
     return _finding(flags, details, points, known=known, match=match, **evidence)
 
 

@@ -288,11 +288,14 @@ class SmileIdV3(Provider):
         if number and not is_same_number(number, inquiry.subject.get("idNumber")):
             raise unavailable_error(SOURCE, "answered about something else")
         found = identity(inquiry.subject, fields, **evidence)
-        if status == "attention" and (found.score or 0) < MEDIUM:
-            # Smile ID is in doubt, so the record is not clean.
-            summary = found.summary if found.flags else UNSURE
-            return replace(found, score=None, summary=summary)
-        return found
+        if status == "clear":
+            return found
+        # Smile ID is in doubt, so the record is not clean.
+        found = replace(found, is_whole=False)
+        if (found.score or 0) >= MEDIUM:
+            return found
+        summary = found.summary if found.flags else UNSURE
+        return replace(found, score=None, summary=summary)
 
     def _language(self, given: ConsentEvidence) -> str:
         return (given.language or self._attested_language).upper()
