@@ -90,7 +90,8 @@ def test_flood_over_workspaces_and_senders_stays_within_the_limit(
 
 
 @pytest.mark.parametrize(
-    "kind", [Kind.CONSENT_REQUEST, Kind.ACCESS_LINK, Kind.CONSENT_LOCKED]
+    "kind",
+    [Kind.CONSENT_REQUEST, Kind.ACCESS_LINK, Kind.CONSENT_LOCKED, Kind.INVITATION],
 )
 def test_workspace_uses_up_no_messages_of_others(settings: Any, api: Api, kind: Kind):
     settings.MESSAGES_PER_RECIPIENT_PER_DAY = 2

@@ -401,7 +401,8 @@ class DailyCount(models.Model):
     pk = models.CompositePrimaryKey("subject", "day")
     # An address: "requests:production:<keyed hash>" (likewise "receipts", "codes",
     # "access" and "prompts"). A workspace: "workspace:<id>", "codes:workspace:<id>".
-    # Both: "requests:production:<id of the workspace>:<half of the keyed hash>".
+    # Both: "requests:production:<id of the workspace>:<half of the keyed hash>", or
+    # "newcomers:<id of the workspace>:<half of the keyed hash>".
     # All newcomers: "newcomers", or "newcomers:<keyed hash>" for one address.
     # Mails about an account: "ACCOUNT_RESET:<hour>:<keyed hash>".
     subject = models.CharField(max_length=100)

@@ -9,7 +9,7 @@
 3. A recipient gets a limited number of requests, codes, receipts and access links a day
    from each workspace, and from all together. A workspace sends a limited number a day.
    Sandbox and production have separate counts. Invitations and codes of workspaces that
-   are not live have a limit for each recipient, and one for all such workspaces.
+   are not live have limits for each recipient, and one for all such workspaces.
 
 A block does not stop messages that a subject has asked for, to see their own data, nor
 the notice of a decline, which the law owes them.
@@ -154,8 +154,9 @@ COUNTS = {
 }
 # The limit for all workspaces together, as a multiple of that for each.
 TOTAL_FACTOR = 3
-# Invitations and codes that an address gets in a day from workspaces that are not live.
-NEWCOMERS_PER_RECIPIENT = 5
+# Invitations and codes that an address gets in a day from workspaces that are not live,
+# and from one of them.
+NEWCOMERS_PER_RECIPIENT, NEWCOMER_PER_RECIPIENT = 5, 3
 # Count one more, unless the limit is reached. Concurrent senders wait for the lock.
 INCREMENT_COUNT = """
 INSERT INTO notifications_dailycount AS counted (subject, day, count)
@@ -268,7 +269,9 @@ def _limits(notification: Notification) -> list[_Limit]:
     by_recipient = NotificationError.RECIPIENT_LIMIT
     if kind in NEWCOMER_KINDS and workspace and not workspace.is_live:
         # They must not use up the requests that clients may send to a person.
+        from_one = f"newcomers:{workspace.pk}:{hashed[:32]}"
         return [
+            _Limit(from_one, NEWCOMER_PER_RECIPIENT, by_recipient),
             _Limit(f"newcomers:{hashed}", NEWCOMERS_PER_RECIPIENT, by_recipient),
             *_workspace_limits(notification, "workspace"),
             _Limit(
