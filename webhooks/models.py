@@ -196,12 +196,14 @@ class Delivery(models.Model):
     event = models.OneToOneField(
         Event, models.CASCADE, primary_key=True, related_name="delivery"
     )
-    # Null after the configuration is deleted.
+    # Ended deliveries outlive it. They are many, and no index has them, so a removal
+    # neither changes them nor lets a constraint look for them.
     configuration = models.ForeignKey(
         Configuration,
-        models.SET_NULL,
+        models.DO_NOTHING,
         null=True,
         related_name="deliveries",
+        db_constraint=False,
         db_index=False,
     )
     workspace = models.ForeignKey(

@@ -17,6 +17,7 @@ from tests.world.decisions import Officer
 from tests.world.deliveries import (
     configure_receiver,
     record_delivery,
+    remove_receiver,
     retrying_fields,
     update_delivery,
 )
@@ -340,6 +341,14 @@ def test_delivery_is_skipped_to_its_last_attempt(api: Api, delivery: str):
     assert done == [N.DELIVERY_RETRY] * 9
     path = delivery.replace("deliveries", "/webhooks/deliveries")
     assert api.get(path).json()["status"] == "FAILED"
+
+
+def test_delivery_of_a_removed_receiver_is_not_skipped(api: Api, delivery: str):
+    assert next_of(api, delivery)
+    remove_receiver(api.workspace)
+
+    assert not next_of(api, delivery)
+    assert refused(api, delivery) == "nothing-due"
 
 
 def test_skip_ends_the_rest_of_the_receiver(api: Api, delivery: str):

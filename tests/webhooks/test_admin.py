@@ -162,6 +162,10 @@ def test_delivery_page_shows_attempts_and_links(rows, superuser):
     assert change_url(delivery.configuration) in html
     assert change_url(delivery) in read_page(superuser, change_url(delivery.event))
 
+    Delivery.objects.update(status="FAILED", next_attempt_at=None, leased_until=None)
+    delivery.configuration.delete()
+    assert "503" in read_page(superuser, change_url(delivery))
+
 
 def test_delivery_page_shows_payload_and_answers_after_a_reason(rows, superuser):
     delivery = Delivery.objects.get()

@@ -211,10 +211,12 @@ def _launch_run(rule: Rule, row_id: UUID) -> str | None:
 
 
 def _find_delivery(delivery: Delivery) -> Found:
-    receiver, due = delivery.configuration, delivery.next_attempt_at
-    if receiver is None or not receiver.enabled:
-        return None
+    due = delivery.next_attempt_at
     if due is None or delivery.leased_until:
+        return None
+    # Only an ended delivery outlives it.
+    receiver = delivery.configuration
+    if receiver is None or not receiver.enabled:
         return None
     time = max(due, receiver.resting_until or due)
     return (delivery.pk, time) if time > now() else None
