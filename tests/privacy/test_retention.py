@@ -203,8 +203,10 @@ def test_hold_keeps_a_report_that_a_suspension_stopped(api: Api, workspace: Work
 
 
 def test_rules_of_a_long_suspended_workspace_are_deleted(
-    api: Api, workspace: Workspace
+    api: Api, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(retention, "BATCH_SIZE", 1)
+    store_rule(api)
     store_rule(api)
     leave_alone(workspace, 364)
     erase_expired_reports()
@@ -214,6 +216,7 @@ def test_rules_of_a_long_suspended_workspace_are_deleted(
     erase_expired_reports()
 
     assert not Rule.objects.exists()
+    assert RetentionRun.objects.count() == 2
 
 
 def test_hold_keeps_a_report_until_it_ends_or_is_released(api: Api, ended: str):

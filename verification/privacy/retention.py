@@ -49,7 +49,7 @@ Row = TypeVar("Row", Report, Rule)
 ACTOR = "retention"
 # The reports of one run, which has one file in the journal.
 RUN_SIZE = 5_000
-# Small enough that nobody waits for the locks of a batch.
+# Small enough that nobody waits for the locks of a batch. A run has no more rules.
 BATCH_SIZE = 200
 # The cluster stops a job after two minutes.
 JOB_SECONDS = 60.0
@@ -270,7 +270,8 @@ def _claim(
     `after` is when the last report of the run before ended.
     """
     # Rules come before the reports of their runs.
-    rules = [rule.pk for rule in _lock(cutoff.old_rules().order_by("pk"))]
+    old_rules = _lock(cutoff.old_rules().order_by("pk"))
+    rules = list(old_rules.values_list("pk", flat=True)[:BATCH_SIZE])
     stop_rules(rules)
     at = now()
     expired = cutoff.expired(at)
