@@ -41,12 +41,10 @@ def test_requests_in_a_row_share_a_connection(receiver, post):
 
 def test_many_requests_are_under_way_at_once(receiver, post):
     receiver.scripts["/slow"] = Script(body=b"12345", drip=0.005)
-    started = time.monotonic()
 
     all_of_them = answers(post, *[receiver.url("/slow")] * 50)
 
     assert {answered.text for answered in all_of_them} == {"12345"}
-    assert time.monotonic() - started < 5
     assert receiver.connections == 50
 
 
@@ -176,13 +174,15 @@ def test_lane_limits_requests_under_way(receiver):
     assert receiver.connections == 3
 
 
-def test_waiting_requests_return_unsent_after_a_failure(receiver, settings):
-    settings.WEBHOOK_TIMEOUT_SECONDS = 0.3
+def test_waiting_requests_return_unsent_after_a_failure(receiver):
     receiver.scripts["/hangs"] = Script(hangs=True)
     with Sender(lookup_here, at_once=2) as post:
-        answered = send_to_lane(post, receiver.url("/hangs"), 9)
+        post.send(lane_requests(receiver.url("/hangs"), 9))
+        receiver.wait_for(2)
+        receiver.drop_connections()
+        answered = collect_answers(post, 9)
 
-    assert [one.error for one in answered if one] == [E.TIMED_OUT] * 2
+    assert [one.error for one in answered if one] == [E.BROKEN] * 2
     assert answered.count(None) == 7
     assert len(receiver.received) == 2
 

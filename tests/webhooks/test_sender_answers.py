@@ -39,45 +39,30 @@ def test_compressed_answer_is_not_unpacked(receiver, post):
     assert "xx" not in answered.text
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        Script(hangs=True),
-        # The head.
-        Script(drip=0.05),
-        # The body.
-        Script(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"),
-        Script(raw=b"HTTP/1.1 200 OK\r\n\r\n"),
-        Script(raw=b"HTTP/1.1 100 Continue\r\n\r\n" * 50),
-    ],
-    ids=["never", "drip", "no body", "no end", "continue"],
-)
-def test_request_times_out_at_the_deadline(receiver, hurried, script):
-    receiver.scripts["/"] = script
-
-    answered = answer(hurried, receiver.url())
-
-    assert answered.error == E.TIMED_OUT
-    assert 450 <= answered.duration_ms < 1500
-    assert len(receiver.received) == 1
+UNENDING = {
+    "/never": Script(hangs=True),
+    "/dripping-head": Script(drip=0.2),
+    "/dripping-body": Script(body=b"x" * 5000, at_once=100, drip=0.05),
+    "/no-body": Script(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"),
+    "/no-end": Script(raw=b"HTTP/1.1 200 OK\r\n\r\n"),
+    "/continue": Script(raw=b"HTTP/1.1 100 Continue\r\n\r\n" * 50),
+}
 
 
-def test_dripping_body_is_cut_at_the_deadline(receiver, hurried):
-    receiver.scripts["/"] = Script(body=b"x" * 5000, drip=0.001)
-
-    answered = answer(hurried, receiver.url())
-
-    assert (answered.status_code, answered.error) == (200, E.TIMED_OUT)
-    assert answered.text.startswith("xx")
-
-
-def test_missing_handshake_is_cut_at_the_deadline(hurried):
+def test_requests_time_out_at_the_deadline(receiver, hurried):
+    receiver.scripts.update(UNENDING)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
+        no_handshake = f"https://{HOST}:{silent.getsockname()[1]}/"
 
-        answered = answer(hurried, f"https://{HOST}:{port}/")
+        ended = answers(hurried, *map(receiver.url, UNENDING), no_handshake)
 
-    assert answered.error == E.TIMED_OUT
+    assert [one.error for one in ended] == [E.TIMED_OUT] * len(ended)
+    assert all(2900 <= one.duration_ms < 30_000 for one in ended)
+    # No request was sent twice.
+    assert sorted(got.path for got in receiver.received) == sorted(UNENDING)
+    dripping_body = ended[list(UNENDING).index("/dripping-body")]
+    assert dripping_body.status_code == 200
+    assert dripping_body.text.startswith("xx")
 
 
 def test_huge_answer_is_cut(receiver, post):

@@ -47,8 +47,9 @@ class Script:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b"ok"
-    # Seconds between single bytes of head and body.
+    # Seconds between single bytes of head and body, after the first `at_once`.
     drip: float | None = None
+    at_once: int = 0
     # Never answers.
     hangs: bool = False
     # Closes after this many bytes of head and body.
@@ -144,9 +145,10 @@ class Receiver:
         )
 
     async def _drop(self) -> None:
-        for connection in list(self._open):
+        dropped = set(self._open)
+        for connection in dropped:
             connection.end()
-        while self._open:
+        while self._open & dropped:
             await asyncio.sleep(0.001)
 
     async def _stop(self) -> None:
@@ -228,8 +230,9 @@ class _Connection(asyncio.Protocol):
             return
         whole = script.answer()
         if script.drip is not None or len(whole) > 1_000_000:
+            self._write(whole[: script.at_once])
             self._task = asyncio.get_running_loop().create_task(
-                self._slowly(whole, script.drip)
+                self._slowly(whole[script.at_once :], script.drip)
             )
             return
         self._write(whole[: script.cut_after])
