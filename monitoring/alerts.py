@@ -1,7 +1,7 @@
 """Compare each run with the run before, and raise alerts.
 
 The rule is locked while its baselines are read and moved, so each change raises one
-alert, however often a run is compared. Alerts are edited and purged here as well.
+alert, however often a run is compared. Alerts are edited here as well.
 """
 
 from __future__ import annotations

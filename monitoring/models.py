@@ -354,7 +354,6 @@ class Alert(DatedRow):
             ),
             # The newest alert of a rule.
             models.Index("rule_id", F("id").desc(), name="alerts_of_a_rule"),
-            # The query of the purge.
         ]
 
     def __str__(self) -> str:
