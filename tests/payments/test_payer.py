@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.db import connection
+from django.utils.timezone import now
 
 from tests.documents.test_payment_receipts import pdf_text
 from tests.world.clients import Api, person
@@ -26,6 +27,7 @@ from verification.notifications.models import Notification
 from verification.payments.audit import audit_everything
 from verification.payments.models import Checkout
 from verification.payments.refunds import reject_refund
+from verification.privacy.personal_data import erase_reports
 
 pytestmark = pytest.mark.django_db
 
@@ -108,6 +110,28 @@ def test_receipt_stays_as_it_was_paid(api: Api, paid_by_amina):
     (receipt,) = (one for one in mail.outbox if "receipt" in one.subject.lower())
     assert receipt.to == ["amina@payer.test"]
     assert "Loan application" in pdf_text(receipt.attachments[0][1])
+
+
+def test_receipt_of_an_erased_report_keeps_client_and_checks(api: Api, paid_by_amina):
+    report_id = paid_by_amina["id"]
+    assert api.post(f"/reports/{report_id}/cancel").status_code == 200
+    before = Checkout.objects.get()
+    assert erase_reports([report_id], now())["payments_checkout"] == 1
+    api.workspace.name = "Renamed"
+    api.workspace.save()
+
+    checkout = Checkout.objects.get()
+    assert checkout.receipt == {
+        **before.receipt,
+        "payer": {},
+        "purpose": "",
+        "reference": "",
+        "about": "",
+    }
+    text = pdf_text(payment_receipt_pdf(checkout, "en"))
+    assert "Acacia Lenders" in text
+    assert "Loan application" not in text
+    assert erase_reports([report_id], now())["payments_checkout"] == 0
 
 
 def test_receipt_is_sealed_in_the_database(api: Api, paid):

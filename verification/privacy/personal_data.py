@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -34,6 +34,7 @@ from verification.jobs.queue import job
 from verification.notifications.mailbox import delete_emails
 from verification.notifications.models import Notification
 from verification.payments.models import Checkout, Payment, PaymentEvent, Refund
+from verification.payments.payer_messages import Receipt, erase_receipt
 from verification.privacy.models import Correction, CorrectionDocument, SubjectRequest
 from verification.references.models import Reference
 from verification.reports.models import IdempotencyRecord, Report, SearchEntry
@@ -58,6 +59,12 @@ OF_CORRECTION = """t.correction_id IN (
 )"""
 OF_NOTICE = """t.notice_id IN (
     SELECT id FROM decisions_adversenotice WHERE report_id = ANY(%(reports)s)
+)"""
+# A receipt stays true, so it keeps the client, the checks and the prices of its time.
+ERASED_RECEIPT = """(
+    SELECT left_over.receipt
+    FROM unnest(%(checkouts)s::uuid[], %(receipts)s::bytea[]) left_over (id, receipt)
+    WHERE left_over.id = t.id
 )"""
 # An active rule needs the last finding for its next run, which replaces it.
 OF_PAUSED_RULE = f"""{OF_RESULT} AND t.rule_id IN (
@@ -120,7 +127,10 @@ TABLES = [
     PersonalTable(PaymentEvent, "events of payment providers", OF_CHECKOUT),
     PersonalTable(Refund, "remarks on refunds", OF_CHECKOUT, {"message": "''"}),
     PersonalTable(
-        Checkout, "receipts and telephones of payers", OF_REPORT, {"message": "''"}
+        Checkout,
+        "payers on receipts, and their telephones",
+        OF_REPORT,
+        {"message": "''", "receipt": ERASED_RECEIPT},
     ),
     PersonalTable(Payment, "payers", OF_REPORT),
     PersonalTable(ConsentRecord, "evidence of consent", OF_REPORT),
@@ -310,6 +320,7 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
     """
     values: dict[str, Any] = {"reports": list(report_ids), "at": at}
     counts: Counter[str] = Counter()
+    values["checkouts"], values["receipts"] = _erase_receipts(report_ids)
     lock_deliveries(report_ids)
     files = [name for (name,) in run_sql(FILES, values)]
     messages = [message_id for (message_id,) in run_sql(MESSAGES, values)]
@@ -324,6 +335,20 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
         transaction.on_commit(partial(delete_file, name))
     transaction.on_commit(lambda: delete_emails(messages))
     return +counts
+
+
+def _erase_receipts(report_ids: Sequence[UUID]) -> tuple[list[UUID], list[Any]]:
+    """Return the ids of paid checkouts, and what is left of their sealed receipts."""
+    field = Checkout._meta.get_field("receipt")
+    paid = Checkout.objects.filter(report__in=report_ids, receipt__isnull=False)
+    left_over = {}
+    for checkout in paid.only("receipt"):
+        # The same value if nothing is left to erase, so that the row stays untouched
+        left_over[checkout.pk] = field.pre_save(checkout, add=False)
+        receipt = erase_receipt(cast(Receipt, checkout.receipt))
+        if receipt != checkout.receipt:
+            left_over[checkout.pk] = field.seal(receipt, checkout.pk)
+    return [*left_over], [*left_over.values()]
 
 
 @job
