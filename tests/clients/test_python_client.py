@@ -389,6 +389,7 @@ def test_events_are_followed_from_page_to_page(call, package):
     assert found[0].data == first["data"]
     cursors = [each.path.split("?")[1].split("&")[0] for each in server.received]
     assert cursors == ["cursor=start", "cursor=after-b", "cursor=after-none"]
+    assert all("size=200" in each.path for each in server.received)
     assert stored == ["after-b", "after-none"]
 
 

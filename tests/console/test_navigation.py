@@ -193,6 +193,7 @@ def test_search_opens_its_only_match_and_lists_several(owner, api: Api):
 
     assert led_to(number) == owner.url("reports-detail", report=first["id"])
     assert led_to("keys") == owner.url("keys")
+    assert led_to("order") == owner.url("reports-new")
     for text in ("wanjiku", "nobody", ""):
         assert led_to(text) == f"{owner.url('reports')}?search={text}"
 

@@ -58,7 +58,8 @@ class Found(NamedTuple):
 def find(place: Place) -> HttpResponse:
     """List the reports, pages and actions that match; without a text, all pages.
 
-    When the form sends `open`, redirect to the only match, or else to the list.
+    When the form sends `open`, redirect to the only match, to the first page if no
+    report matches, or else to the list.
     """
     text = one_line(place.request.GET.get("search", ""))[:200]
     filters = Filters(search=text)
@@ -69,7 +70,8 @@ def find(place: Place) -> HttpResponse:
         urls = [place.url("reports-detail", report=one.pk) for one in reports]
         urls += [one.url for one in pages]
         listed = f"{place.url('reports')}?{urlencode({'search': text})}"
-        return HttpResponseRedirect(urls[0] if len(urls) == 1 else listed)
+        opens = len(urls) == 1 or (text and urls and not reports)
+        return HttpResponseRedirect(urls[0] if opens else listed)
     disputed = reports_under_correction([one.pk for one in reports])
     shown = {"reports": reports, "pages": pages, "text": text, "disputed": disputed}
     return place.render("parts/found", shown)

@@ -103,9 +103,7 @@ class AsyncEvents(AsyncEventsApi):
         start = UNSET if cursor or since is None else since
         while True:
             page = await self.list(
-                cursor=cursor or UNSET,
-                since=start,
-                types=names,
+                cursor=cursor or UNSET, since=start, size=200, types=names
             )
             for place, event in enumerate(page.content, start=1):
                 is_last = place == len(page.content)
