@@ -371,6 +371,22 @@ def test_withdrawal_before_any_check_says_so(ask, draft):
     assert "No check was made." in pdf_text(visitor.get("receipt.pdf").content)
 
 
+def test_withdrawal_after_a_failed_check_does_not_say_that_none_was_made(ask):
+    visitor = granted(ask)
+    asked = CheckResult.objects.filter(report_id=visitor.report_id).first()
+    asked.status, asked.failure_code = "FAILED", "SOURCE_UNAVAILABLE"
+    asked.started_at = asked.completed_at = now()
+    asked.next_attempt_at = None
+    asked.save()
+    assert "Then no check is made" not in visible_text(visitor.text("withdraw"))
+
+    visitor.post("withdraw")
+
+    some = "Checks that had not started are not made"
+    assert some in visible_text(visitor.text())
+    assert some in pdf_text(visitor.get("receipt.pdf").content)
+
+
 def test_only_checks_that_were_made_have_a_tick(ask):
     visitor = granted(ask)
     results = CheckResult.objects.filter(report_id=visitor.report_id)

@@ -179,8 +179,9 @@ def decline(
 def checks_made(report: Report) -> str:
     """Return how many of the checks have begun: "all", "some" or "none"."""
     # A check that waits for a source's room has not begun; one that waits for an answer
-    # has.
-    begun = Q(status=ResultStatus.RUNNING, started_at__isnull=False)
+    # or got none has.
+    tried = [ResultStatus.RUNNING, ResultStatus.FAILED]
+    begun = Q(status__in=tried, started_at__isnull=False)
     results = report.results.all()
     if not results.filter(begun | Q(status=ResultStatus.COMPLETED)).exists():
         return "none"
