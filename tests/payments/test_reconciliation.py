@@ -139,9 +139,14 @@ def test_payment_that_a_restore_has_lost_is_reported_by_its_number(
     )
 
 
-def test_payment_missing_there_raises_a_flag(paystack_api, paystack):
+@pytest.mark.parametrize("refund", [False, True])
+def test_payment_missing_there_raises_a_flag(paystack_api, paystack, settings, refund):
+    settings.REFUND_NEEDS_SECOND_ABOVE = 0
     checkout = create_paid_checkout(paystack_api, paystack)
     paystack.fail(checkout.reference)
+    if refund:
+        # It waits for a second person, so nothing was given back yet.
+        create_refund(checkout)
 
     assert differences() == [f"paystack {checkout.pk} is paid here and FAILED there"]
 

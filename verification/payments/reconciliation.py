@@ -15,7 +15,7 @@ from decimal import Decimal
 from itertools import islice
 from uuid import UUID
 
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from verification.db.ids import number_of_id
 from verification.jobs.queue import beat, job
@@ -244,8 +244,12 @@ def _compare_unlisted(
     ours = Checkout.objects.filter(
         provider=provider.name, status="PAID", paid_at__gte=start, paid_at__lt=end
     )
-    # A provider may leave out payments that refunds or disputes took back.
-    ours = ours.filter(refunded=0, disputed=0)
+    # A provider may leave out payments that refunds or disputes took back. Refunds that
+    # wait for a second person took nothing.
+    taken = Refund.objects.filter(
+        checkout=OuterRef("pk"), status__in=[RefundStatus.APPROVED, RefundStatus.DONE]
+    )
+    ours = ours.filter(~Exists(taken), disputed=0)
     for checkout in ours.order_by("id").iterator():
         beat()
         if checkout.pk in listed:
