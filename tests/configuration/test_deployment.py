@@ -144,6 +144,7 @@ def test_complete_configuration_has_no_complaint(complete: Any):
         ("AFRICASTALKING_API_KEY", "", "W015"),
         ("EMAIL_USE_TLS", False, "W013"),
         ("METRICS_TOKEN", "guess me", "W014"),
+        ("JOB_WORKERS", 1, "W023"),
     ],
 )
 def test_each_lack_is_named_with_its_variable_and_page(

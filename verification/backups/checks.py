@@ -237,6 +237,9 @@ def _warnings() -> Iterator[Warning]:
     if settings.DATA_DIR.is_relative_to(settings.BASE_DIR):
         text = "DATA_DIR is not set: an upgrade may remove the documents."
         yield _warning("W016", text, "Name a folder apart from the program.")
+    if settings.JOB_WORKERS == 1:
+        text = "JOB_WORKERS is 1: checks, codes and webhooks wait for a long job."
+        yield _warning("W023", text, "Set at least 2.")
     if settings.METRICS_TOKEN and len(settings.METRICS_TOKEN) < MIN_TOKEN:
         text = (
             f"METRICS_TOKEN has fewer than {MIN_TOKEN} characters: it can be guessed."
