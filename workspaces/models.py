@@ -266,7 +266,7 @@ class Workspace(DatedRow):
     def resume(self) -> bool:
         """Accept its keys and run its jobs. Returns False if it is not suspended."""
         schedule_job(JobName.SEND_DELIVERIES)
-        schedule_job(JobName.SEND_NOTIFICATIONS)
+        schedule_job(JobName.SEND_NOTIFICATIONS, self.pk)
         schedule_job(JobName.RELEASE_RULES, self.pk)
         return self._set_suspension(False, suspended_at=None, suspension_reason="")
 

@@ -437,15 +437,45 @@ def test_messages_of_a_suspended_workspace_wait(workspace: Workspace, another_ap
 
     row.refresh_from_db()
     assert (row.status, row.attempts, len(mail.outbox)) == ("PENDING", 0, 3)
+    # Claims of others do not pass it.
+    assert row.next_attempt_at > now()
     # No job runs for it before the workspace is resumed.
     assert not jobs().exists()
 
     workspace.resume()
-    assert jobs().exists()
-    send_due_notifications()
+    (job,) = jobs()
+    send_due_notifications(*job.arguments)
 
     row.refresh_from_db()
     assert (row.status, len(mail.outbox)) == ("SENT", 4)
+
+
+def test_messages_of_a_suspended_workspace_fail_after_30_days(workspace: Workspace):
+    row = enqueue(email_message(workspace_id=workspace.pk))
+    workspace.suspend("Unpaid invoices")
+    Notification.objects.update(created_at=now() - timedelta(days=31))
+    send_due_notifications()
+    purge_recipients()
+
+    row.refresh_from_db()
+    assert (row.status, row.recipient) == ("FAILED", None)
+
+
+def test_resumed_messages_do_not_look_as_if_the_server_were_away(workspace: Workspace):
+    unreachable = {"error": NotificationError.UNREACHABLE, "attempts": 0}
+    row = enqueue(email_message(workspace_id=workspace.pk))
+    Notification.objects.update(**unreachable)
+    workspace.suspend("Unpaid invoices")
+    send_due_notifications()
+    workspace.resume()
+    other = enqueue(email_message("staff:1"))
+
+    # A job that began before that of the resume.
+    send_due_notifications()
+
+    other.refresh_from_db()
+    row.refresh_from_db()
+    assert (row.status, other.status) == ("PENDING", "SENT")
 
 
 @pytest.mark.parametrize(

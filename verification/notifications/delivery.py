@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import parseaddr
+from uuid import UUID
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives, get_connection
@@ -22,7 +23,7 @@ from django.db.models import Min, Q, QuerySet
 from django.db.models.functions import Now
 
 from verification import links
-from verification.jobs.claims import claim_due, schedule_next_run
+from verification.jobs.claims import claim_due, schedule_next_run, update_in_batches
 from verification.jobs.queue import beat, job
 from verification.notifications.models import (
     BLOCKABLE_KINDS,
@@ -73,6 +74,12 @@ LONGEST_REST = timedelta(minutes=1)
 MAX_WAIT = timedelta(days=3)
 # A code is not sent later than this.
 CODE_LIFETIME = timedelta(minutes=10)
+# Messages of a suspended workspace come up again after this time, so that claims need
+# not pass them. When it is resumed, they are due at once.
+SUSPENDED_DELAY = timedelta(hours=1)
+# A suspended workspace's messages to subjects about their own data go out nevertheless,
+# and those to payers who get money back.
+GOING_OUT = OWN_DATA_KINDS | {Kind.PAYMENT_REFUNDED}
 # A visitor waits for a code, and the sandbox's messages must not delay others.
 TURNS = (
     Q(kind__in=CODE_KINDS, sandbox=False),
@@ -98,9 +105,18 @@ NOT_FOR_GOOD = re.compile(
 
 
 @job
-def send_due_notifications() -> None:
-    """Send due notifications one by one. Any number of these jobs may run at once."""
+def send_due_notifications(resumed: str | None = None) -> None:
+    """Send due notifications one by one. Any number of these jobs may run at once.
+
+    `resumed` is a workspace that has just been resumed, whose messages are due now.
+    """
     end = time.monotonic() + RUN_SECONDS
+    if resumed:
+        held = Notification.objects.filter(
+            workspace=UUID(resumed), next_attempt_at__gt=Now(), leased_until=None
+        )
+        update_in_batches(held, skip_locked=False, next_attempt_at=now())
+    _put_off_suspended()
     for channel in Channel:
         if until := _rest_end(channel):
             _postpone(channel, until)
@@ -119,20 +135,28 @@ def send_due_notifications() -> None:
     )
 
 
+def _put_off_suspended() -> None:
+    due = Notification.objects.filter(
+        workspace__suspended_at__isnull=False, next_attempt_at__lte=Now()
+    )
+    # It locks the workspaces, too, so that a resume finds what is put off here. A
+    # resumed workspace's messages must not look as if the mail server were away.
+    update_in_batches(
+        due.exclude(kind__in=GOING_OUT),
+        next_attempt_at=now() + SUSPENDED_DELAY,
+        error="",
+    )
+
+
 def next_retry_delay(attempts: int) -> timedelta | None:
     """Return the wait after this many attempts (1 or more), or None after the last."""
     return RETRY_DELAYS[attempts - 1] if attempts < MAX_ATTEMPTS else None
 
 
 def waiting_notifications() -> QuerySet[Notification]:
-    """Return the unsent notifications, without those of suspended workspaces.
-
-    Messages to subjects about their own data go out nevertheless, and those to payers
-    who get money back.
-    """
-    going_out = OWN_DATA_KINDS | {Kind.PAYMENT_REFUNDED}
+    """Return the unsent notifications, without those that a suspension holds."""
     return Notification.objects.filter(
-        Q(workspace__suspended_at=None) | Q(kind__in=going_out),
+        Q(workspace__suspended_at=None) | Q(kind__in=GOING_OUT),
         next_attempt_at__isnull=False,
     )
 

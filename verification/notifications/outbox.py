@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.urls import reverse
 from django.utils.translation import get_language
 
@@ -208,8 +208,13 @@ def purge_recipients() -> None:
     before, rows = now() - RETENTION, Notification.objects
     failed = NotificationStatus.FAILED
     # A message that waits for a month has failed, unless staff have just sent it again.
-    waiting = rows.filter(next_attempt_at__lt=before)
-    update_in_batches(waiting, status=failed, next_attempt_at=None, leased_until=None)
+    # One of a suspended workspace is put off again and again.
+    held = Q(workspace__suspended_at__isnull=False, created_at__lt=before)
+    for late in (Q(next_attempt_at__lt=before), held):
+        waiting = rows.filter(late, next_attempt_at__isnull=False)
+        update_in_batches(
+            waiting, status=failed, next_attempt_at=None, leased_until=None
+        )
     ended = rows.filter(
         recipient__isnull=False, created_at__lt=before, next_attempt_at=None
     )
