@@ -234,14 +234,19 @@ def test_hold_keeps_a_report_until_it_ends_or_is_released(api: Api, ended: str):
     assert api.report(ended)["erasedAt"] is not None
 
 
-def test_review_by_a_person_keeps_a_report_until_it_is_answered(api: Api, ended: str):
+@pytest.mark.parametrize("kind", RequestKind)
+def test_request_for_the_data_keeps_a_report_until_it_is_answered(
+    api: Api, ended: str, kind: RequestKind
+):
     age(ended, 400)
     report = Report.objects.get(pk=ended)
-    asked = open_request(
-        RequestKind.REVIEW, Origin.SUBJECT, requested_by="subject", report=report
-    )
+    asked = open_request(kind, Origin.STAFF, requested_by="grace", report=report)
+    (shown,) = load_reports([report], now())
+    is_kept = kind not in {RequestKind.ERASURE, RequestKind.OBJECTION}
+
     erase_expired_reports()
-    assert api.report(ended)["erasedAt"] is None
+
+    assert (api.report(ended)["erasedAt"] is None) == is_kept == shown.is_held
 
     answer_request(asked, Outcome.DONE)
     erase_expired_reports()

@@ -66,7 +66,7 @@ from verification.documents.report import report_pdf
 from verification.privacy.certificates import certificate_pdf
 from verification.privacy.erasure import erasure_of
 from verification.privacy.models import Channel, Erasure
-from verification.privacy.retention import is_kept_longer, kept_until
+from verification.privacy.retention import kept_longer, kept_until
 from verification.reports.hosted_links import ResendTooSoon, client_messages
 from verification.reports.launch import present_price
 from verification.reports.models import (
@@ -79,6 +79,7 @@ from verification.reports.numbers import papers_of
 from verification.reports.queries import Filters, Sort, list_reports
 from verification.reports.request import InvalidRequest
 from verification.reports.status import CHECK_ENDED, SUBJECT_ACTOR
+from verification.values.clock import now
 from verification.values.countries import country_name
 from verification.values.local_time import NAIROBI, format_nairobi
 from verification.values.masking import hide_staff
@@ -320,7 +321,7 @@ def _kept_text(report: Report) -> str:
     if time is None or report.erased_at:
         return ""
     day = format_nairobi(time, "j M Y")
-    if not is_kept_longer(report):
+    if not kept_longer([report], now()):
         return day
     text = _("%(day)s, or later: an open question about it is settled first")
     return text % {"day": day}

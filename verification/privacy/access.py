@@ -23,14 +23,13 @@ from verification.privacy.disclosures import ReportRecipient, recipients_of
 from verification.privacy.models import (
     Correction,
     CorrectionStatus,
-    Hold,
     Origin,
     Outcome,
     RequestKind,
 )
 from verification.privacy.people import Person, Proof
 from verification.privacy.requests import answer_request, open_request
-from verification.privacy.retention import kept_until
+from verification.privacy.retention import kept_longer, kept_until
 from verification.privacy.strangers import without_stranger
 from verification.reports.models import Report, ReportStatus
 from verification.reports.status import SUBJECT_ACTOR
@@ -111,8 +110,7 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
     declines = AdverseNotice.objects.filter(report__in=reports).order_by("-id")
     declines = declines.select_related("decision")
     served = _by_report(declines.prefetch_related("facts"))
-    holds = Hold.objects.open(at).filter(report__in=reports)
-    held = set(holds.values_list("report", flat=True))
+    held = kept_longer(reports, at)
     recipients = recipients_of(reports)
     return [
         SubjectReport(
@@ -123,7 +121,7 @@ def load_reports(reports: Sequence[Report], at: datetime) -> list[SubjectReport]
             recipients.get(report.pk, []),
             corrections[report.pk],
             made[report.pk],
-            report.pk in held or any(one.is_open for one in corrections[report.pk]),
+            report.pk in held,
             served[report.pk],
             strangers_results(
                 [*results[report.pk], *(c.result for c in corrections[report.pk])],

@@ -3,7 +3,7 @@
 A report expires when its retention days have passed since its end. The days are those
 of its workspace; if the workspace has raised them since, those of when the report was
 ordered. A draft that nobody has changed for the same time is cancelled and erased. A
-report stays while it has an open correction or review, or a hold by staff. Rules that
+report stays while it has an open request of NEED_DATA, or a hold by staff. Rules that
 have been paused for the same time are deleted: they hold a subject's details too.
 
 A run claims reports and rules, writes their ids to the journal, and erases them. The
@@ -60,6 +60,13 @@ UNENDED = (
     ReportStatus.PENDING_PAYMENT,
     ReportStatus.RUNNING,
     ReportStatus.PARTIAL,
+)
+# Requests that nobody can answer once the report is erased
+NEED_DATA = (
+    RequestKind.ACCESS,
+    RequestKind.PORTABILITY,
+    RequestKind.CORRECTION,
+    RequestKind.REVIEW,
 )
 # Pages that shorten a retention announce up to this number of reports.
 MAX_COUNT = 10_000
@@ -209,9 +216,11 @@ def kept_until(report: Report) -> datetime | None:
     return report.completed_at + days
 
 
-def is_kept_longer(report: Report) -> bool:
-    """Return whether an open correction or a hold stops the retention now."""
-    return Report.objects.filter(_is_held(now()), pk=report.pk).exists()
+def kept_longer(reports: Iterable[Report], at: datetime) -> set[UUID]:
+    """Return the ids of those that an open request or a hold keeps."""
+    ids = [report.pk for report in reports]
+    held = Report.objects.filter(_is_held(at), pk__in=ids)
+    return {*held.values_list("pk", flat=True)}
 
 
 def erasure_time(report: Report) -> datetime | None:
@@ -222,7 +231,7 @@ def erasure_time(report: Report) -> datetime | None:
     time = kept_until(report)
     if time is None and report.status == ReportStatus.DRAFT:
         time = report.updated_at + report.workspace.retention(report.environment)
-    if report.erased_at or is_claimed(report) or is_kept_longer(report):
+    if report.erased_at or is_claimed(report) or kept_longer([report], now()):
         return None
     return time
 
@@ -244,11 +253,11 @@ def _is_held(at: datetime) -> Q:
     corrections = Correction.objects.filter(
         report=OuterRef("pk"), status__in=OPEN_CORRECTIONS
     )
-    reviews = SubjectRequest.objects.filter(
-        report=OuterRef("pk"), kind=RequestKind.REVIEW, answered_at=None
+    requests = SubjectRequest.objects.open().filter(
+        report=OuterRef("pk"), kind__in=NEED_DATA
     )
     holds = Hold.objects.open(at).filter(report=OuterRef("pk"))
-    return Q(Exists(corrections)) | Q(Exists(reviews)) | Q(Exists(holds))
+    return Q(Exists(corrections)) | Q(Exists(requests)) | Q(Exists(holds))
 
 
 def _begin_runs(cutoff: Cutoff, stop_at: float) -> Iterator[RetentionRun]:
