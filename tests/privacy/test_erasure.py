@@ -71,6 +71,7 @@ from verification.privacy.holds import hold
 from verification.privacy.joins import ask_to_join
 from verification.privacy.models import (
     Correction,
+    ErasedCount,
     Erasure,
     Hold,
     Origin,
@@ -1007,4 +1008,6 @@ def test_erasure_reaches_copies_of_findings_about_another_subject(api: Api):
     ]
     assert Baseline.objects.get().said["details"] == {"nameMatch": "NO_MATCH"}
     assert Alert.objects.get() == other != told
+    # The figures of the day still count it.
+    assert ErasedCount.objects.get(what="ALERT").count == 1
     assert name not in str(copies)

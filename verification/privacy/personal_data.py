@@ -286,7 +286,7 @@ FROM (
     UNION ALL
     SELECT a.workspace_id, a.environment, a.created_at, r.package, 'ALERT'
     FROM monitoring_alert a JOIN reports_report r ON r.id = a.report_id
-    WHERE a.report_id = ANY(%(reports)s)
+    WHERE a.report_id = ANY(%(reports)s) OR a.id = ANY(%(alerts)s)
 ) erased
 GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
 ON CONFLICT (workspace_id, environment, day, package, what)
@@ -318,7 +318,7 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
     The caller has locked the reports, and they have ended. Erasing again changes
     nothing. Files are deleted once the transaction has committed.
     """
-    values: dict[str, Any] = {"reports": list(report_ids), "at": at}
+    values: dict[str, Any] = {"reports": list(report_ids), "alerts": [], "at": at}
     counts: Counter[str] = Counter()
     values["checkouts"], values["receipts"] = _erase_receipts(report_ids)
     lock_deliveries(report_ids)

@@ -15,11 +15,13 @@ from uuid import UUID
 from monitoring.alerts import snapshot_of
 from monitoring.models import Alert, Baseline
 from verification.checks.models import CheckResult
+from verification.db.base import run_sql
 from verification.decisions.findings import (
     MISMATCH,
     numbers_asked,
     strangers_results,
 )
+from verification.privacy.personal_data import KEEP_COUNTS
 from verification.reports.models import Report, Subject, subject_id
 from verification.sources.models import Call
 from webhooks.models import Attempt, Event
@@ -75,9 +77,14 @@ def _erase_copies(report: Report, found: Collection[CheckResult]) -> None:
         for baseline in Baseline.objects.filter(result_id=result.pk):
             baseline.said = snapshot_of(result)
             baseline.save(update_fields=["said"])
-    for alert in Alert.objects.filter(report=report):
-        if names & {change["checkName"] for change in alert.changes}:
-            alert.delete()
+    alerts = Alert.objects.filter(report=report)
+    quoting = [
+        alert.pk
+        for alert in alerts
+        if names & {change["checkName"] for change in alert.changes}
+    ]
+    run_sql(KEEP_COUNTS, {"reports": [], "alerts": quoting})
+    alerts.filter(pk__in=quoting).delete()
 
 
 def _ids(result: CheckResult, report: Report) -> set[UUID]:
