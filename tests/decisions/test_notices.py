@@ -459,14 +459,20 @@ def test_corrected_result_ends_a_waiting_decline(
     assert (case.cause, case.closed_at) == ("CHANGED", None)
 
 
-def test_correction_of_a_reused_finding_ends_the_waiting_decline_of_its_copy(
-    api: Api, officer: Officer, report_id: str
-):
-    wait(1, api)
+def create_copy(api: Api, report_id: str) -> str:
+    """Create a report that reuses the CRB_SCORE of another one."""
     copy = create_report(api)
     origin = CheckResult.objects.get(report=report_id, name="CRB_SCORE")
     found = CheckResult.objects.filter(report=copy, name="CRB_SCORE")
     found.update(reused_from_id=origin.pk)
+    return copy
+
+
+def test_correction_of_a_reused_finding_ends_the_waiting_decline_of_its_copy(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(1, api)
+    copy = create_copy(api, report_id)
     decline(officer, copy)
     deliver()
     correction = corrections.take(dispute(report_id, "CRB_SCORE").pk, reviewer())
@@ -628,10 +634,7 @@ def test_key_only_proposes_after_a_correction(
 def test_key_only_proposes_about_a_copy_of_a_corrected_finding(
     api: Api, second: Officer, report_id: str
 ):
-    copy, key = create_report(api), deciding_api(api)
-    origin = CheckResult.objects.get(report=report_id, name="CRB_SCORE")
-    found = CheckResult.objects.filter(report=copy, name="CRB_SCORE")
-    found.update(reused_from_id=origin.pk)
+    copy, key = create_copy(api, report_id), deciding_api(api)
     correct(api, report_id)
 
     proposal = decide(key, copy, OTHER)
@@ -640,6 +643,23 @@ def test_key_only_proposes_about_a_copy_of_a_corrected_finding(
     second.confirm(Decision.objects.get(pk=proposal["id"]))
     again = decide(key, copy, {"status": "APPROVED"}, replaces=proposal["id"])
     assert again["state"] == "FINAL"
+
+
+def test_key_only_proposes_while_another_report_disputes_a_finding(
+    api: Api, officer: Officer, report_id: str
+):
+    copy, key = create_copy(api, report_id), deciding_api(api)
+    approved = str(officer.decide(copy, "APPROVED").pk)
+    correction = dispute(report_id, "CRB_SCORE")
+
+    proposal = decide(key, copy, OTHER, replaces=approved)
+
+    assert proposal["state"] == "PENDING"
+    # The disputed report shows its correction to the program.
+    assert decide(key, report_id, OTHER)["state"] == "FINAL"
+    officer.refuse(Decision.objects.get(pk=proposal["id"]))
+    corrections.withdraw(correction.pk)
+    assert decide(key, copy, OTHER, replaces=approved)["state"] == "FINAL"
 
 
 def test_key_only_proposes_while_a_review_by_a_person_is_open(

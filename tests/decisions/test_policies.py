@@ -532,6 +532,17 @@ class TestChanges:
 
         assert decisions(copy) == [("REVIEW", "FINAL", "POLICY")]
 
+    def test_copy_of_a_corrected_finding_gets_no_more_than_a_proposal(
+        self, api: Api, copy, correct
+    ):
+        answered = condition("state", "IS", "COMPLETED", "IDENTITY")
+        switch_on(api, rule("DECLINED", answered, codes=["OWN_CRITERIA"]))
+
+        correct()
+        policies.apply_policy(copy)
+
+        assert decisions(copy) == [("DECLINED", "PENDING", "POLICY")]
+
     def test_copy_of_a_disputed_finding_waits_for_the_answer(self, report, copy):
         correction = dispute(report)
         policies.apply_policy(copy)

@@ -11,7 +11,8 @@ then a member may take it back, and a new decision replaces it.
 A decision rests on the results that were complete when it was made
 (`Decision.result_ids`). When a correction, re-run or retry changes them,
 `take_back_outdated` withdraws a proposal or a waiting decline, and opens a case for a
-decision that counts. Until a person has decided again, keys and policies only propose.
+decision that counts. Until a person has decided again, keys and policies only propose;
+keys also while another report disputes a finding.
 
 Each verb locks the report first, and then reads the member: the role may have changed
 since the page was shown.
@@ -205,7 +206,7 @@ def decide(
     needs_second = (
         as_proposal
         or rule.applies_to(new.status, report.risk_score)
-        or (maker.key is not None and _is_for_a_person(report, new))
+        or (maker.member is None and _is_for_a_person(report, new))
     )
     last = report.decisions.aggregate(last=Max("number"))["last"] or 0
     # A loop of a client leaves the report to its members.
@@ -252,15 +253,17 @@ def decide(
 
 
 def _is_for_a_person(report: Report, new: NewDecision) -> bool:
-    """Return whether a person has to decide, so that a key can only propose.
+    """Return whether a person has to decide, so that keys and policies only propose.
 
     That is so if findings changed after a decision, or another report has corrected
-    one, and no person has decided since; or if the subject has requested a review by a
-    person.
+    one, and no person has decided since; if another report disputes one; or if the
+    subject has requested a review by a person.
     """
     if new.status == DecisionStatus.REVIEW:
         return False
-    if reports_in_review([report.pk]):
+    # A program reads only the corrections of the report itself.
+    elsewhere = Q(disputed_at__isnull=False) & ~Q(report=report.pk)
+    if reports_in_review([report.pk]) or results_where(report, elsewhere).exists():
         return True
     counted = {DecisionState.FINAL, DecisionState.WAITING}
     made = list(report.decisions.exclude(status=DecisionStatus.REVIEW))
