@@ -61,6 +61,7 @@ from verification.payments.models import Payment
 from verification.privacy import corrections
 from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
+from verification.privacy.personal_data import erase_reports
 from verification.providers.findings import build_finding
 from verification.reports.models import Report
 from verification.values.clock import now
@@ -543,12 +544,18 @@ class TestChanges:
 
         assert decisions(copy) == [("DECLINED", "PENDING", "POLICY")]
 
-    def test_copy_of_a_disputed_finding_waits_for_the_answer(self, report, copy):
+    @pytest.mark.parametrize("is_erased", [False, True])
+    def test_copy_of_a_disputed_finding_waits_for_the_answer(
+        self, report, copy, is_erased
+    ):
         correction = dispute(report)
         policies.apply_policy(copy)
         assert decisions(copy) == []
 
-        corrections.withdraw(correction.pk)
+        if is_erased:
+            erase_reports([correction.report_id], now())
+        else:
+            corrections.withdraw(correction.pk)
         run_policy()
 
         assert decisions(copy) == [("DECLINED", "FINAL", "POLICY")]

@@ -45,6 +45,7 @@ from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.results import Completed, record_outcomes
 from verification.consents.links import renew_access_link
 from verification.db.ids import uuid7
+from verification.decisions.findings import results_with_same_finding
 from verification.files import storage
 from verification.files.inspection import inspect
 from verification.files.storage import read_content
@@ -638,7 +639,7 @@ def test_reports_with_the_same_finding_are_listed(api: Api):
     second = create_wrong_report(api, reuse=True)
     correction = dispute(second)
 
-    (other,) = corrections.results_with_same_finding(correction.result)
+    (other,) = results_with_same_finding(correction.result)
 
     assert str(other.report_id) == first
     assert correction.result.reused_from_id == other.pk

@@ -34,6 +34,7 @@ from verification.console.fields import (
 from verification.console.finding_cards import result_context
 from verification.console.words import choices_of
 from verification.db.base import ResultPage, read_page
+from verification.decisions.findings import results_with_same_finding
 from verification.decisions.notices import reports_under_correction
 from verification.files.storage import download
 from verification.privacy import corrections, joins
@@ -158,7 +159,7 @@ def detail(place: Place, correction: UUID) -> HttpResponse:
     if form.is_valid():
         return _decide(place, correction, form)
     found = _corrections(place).get(pk=correction)
-    others = corrections.results_with_same_finding(found.result)
+    others = results_with_same_finding(found.result)
     place.record("correction.opened", found)
     place.disclose([found.report_id])
     statement, row = found.statement or {}, found.rerun

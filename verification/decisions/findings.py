@@ -90,6 +90,17 @@ def results_with_same_answer() -> QuerySet[CheckResult]:
     return CheckResult.every.filter(Q(pk=origin) | Q(reused_from_id=origin))
 
 
+def results_with_same_finding(result: CheckResult) -> QuerySet[CheckResult]:
+    """Return the present results in other reports that show the same answer.
+
+    They reuse this result, or all of them reuse one.
+    """
+    origin = result.reused_from_id or result.pk
+    same = CheckResult.objects.filter(Q(pk=origin) | Q(reused_from_id=origin))
+    others = same.exclude(report=result.report_id).order_by("-id")
+    return others.select_related("report")
+
+
 def reports_under_dispute() -> QuerySet[CheckResult, UUID]:
     """Return the ids of all reports with an open correction or review.
 

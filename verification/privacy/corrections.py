@@ -39,6 +39,7 @@ from verification.consents.links import opens_data
 from verification.consents.subject_messages import messages_to
 from verification.decisions.cases import refresh_case
 from verification.decisions.decide import review_decisions, take_back_outdated
+from verification.decisions.findings import results_with_same_finding
 from verification.decisions.notices import link_of
 from verification.decisions.policies import schedule_policy
 from verification.files.storage import StoredFile, delete_unused, store
@@ -406,17 +407,6 @@ def notify_reviewers(*result_ids: str) -> None:
     )
     rows = waiting.select_related("taken_by_user", "report__workspace", "rerun")
     notify(*(_reviewer_message(correction) for correction in rows))
-
-
-def results_with_same_finding(result: CheckResult) -> QuerySet[CheckResult]:
-    """Return the present results in other reports that show the same answer.
-
-    They reuse this result, or all of them reuse one.
-    """
-    origin = result.reused_from_id or result.pk
-    same = CheckResult.objects.filter(Q(pk=origin) | Q(reused_from_id=origin))
-    others = same.exclude(report=result.report_id).order_by("-id")
-    return others.select_related("report")
 
 
 def correctable_details(correction: Correction) -> dict[str, str]:

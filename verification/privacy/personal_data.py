@@ -28,7 +28,9 @@ from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord
 from verification.db.base import run_sql
 from verification.db.encryption import sealed_fields
+from verification.decisions.findings import results_with_same_finding
 from verification.decisions.models import Case, CaseNote, Decision, NoticeFact
+from verification.decisions.policies import schedule_policy
 from verification.files.storage import delete_file
 from verification.jobs.queue import job
 from verification.notifications.mailbox import delete_emails
@@ -324,6 +326,12 @@ def erase_reports(report_ids: Sequence[UUID], at: datetime) -> Counter[str]:
     lock_deliveries(report_ids)
     files = [name for (name,) in run_sql(FILES, values)]
     messages = [message_id for (message_id,) in run_sql(MESSAGES, values)]
+    disputed = CheckResult.objects.filter(disputed_at__isnull=False)
+    for result in disputed.filter(report__in=report_ids):
+        # Reports that stay wait no longer for a correction that ends here.
+        others = results_with_same_finding(result).exclude(report__in=report_ids)
+        for same in others:
+            schedule_policy(same.report)
     with connection.cursor() as cursor:
         for statement in BEFORE:
             cursor.execute(statement, values)

@@ -21,6 +21,7 @@ from verification.backoffice.widgets import (
 )
 from verification.checks.finding_words import flag_text, humanise_name, text_of
 from verification.checks.models import ResultStatus
+from verification.decisions.findings import results_with_same_finding
 from verification.golive.admin import ReviewAdmin, reviewer
 from verification.privacy.admin.request_admin import due_text
 from verification.privacy.admin.retention_admin import RowsOfReportsAdmin
@@ -30,7 +31,6 @@ from verification.privacy.corrections import (
     correct,
     correctable_details,
     rerun,
-    results_with_same_finding,
     take,
 )
 from verification.privacy.models import (
