@@ -834,9 +834,11 @@ class TestDryRun:
         assert one.outcome == Outcome("APPROVED", (), 1, ())
         assert dry.counts == {("DECLINED", "APPROVED"): 1, ("APPROVED", "APPROVED"): 1}
 
-    def test_dry_run_leaves_out_erased_and_restricted_reports(
+    def test_dry_run_leaves_out_erased_restricted_and_disputed_reports(
         self, api: Api, officer: Officer
     ):
+        disputed, _copy = [create_ready_report(api, "12345679") for _ in range(2)]
+        dispute(disputed)
         erase(api, create_ready_report(api, "22222222"))
         report = UUID(create_ready_report(api))
         object_to_use(report, Origin.SUBJECT, requested_by="sms")

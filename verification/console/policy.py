@@ -47,7 +47,6 @@ from verification.decisions.models import (
     PolicyVersion,
     reason_text,
 )
-from verification.decisions.notices import reports_under_correction
 from verification.decisions.reason_codes import codes_of
 from verification.decisions.rules import (
     MAX_CONDITIONS,
@@ -419,7 +418,6 @@ def _dry_run_context(place: Place, dry: policies.DryRun) -> dict[str, Any]:
         "unmatched": dry.hits.get(None, 0),
         "outcomes": list(WOULD.values()),
         "matrix": matrix,
-        "disputed": reports_under_correction(reports),
         "page": ResultPage(differing, len(dry.differences), number, PAGE_SIZE),
     }
 

@@ -101,21 +101,25 @@ def results_with_same_finding(result: CheckResult) -> QuerySet[CheckResult]:
     return others.select_related("report")
 
 
-def reports_under_dispute() -> QuerySet[CheckResult, UUID]:
-    """Return the ids of all reports with an open correction or review.
+def disputed_reports() -> QuerySet[CheckResult, UUID]:
+    """Return the ids of all reports with an open correction.
 
-    The correction may be that of another report with the same answer. The query starts
-    from corrections and reviews, which are few.
+    It may be that of another report with the same answer. The query starts from
+    corrections, which are few.
     """
     disputed = Correction.objects.filter(status__in=OPEN_CORRECTIONS)
     origins = disputed.values_list(Coalesce("result__reused_from_id", "result_id"))
     results = CheckResult.objects.order_by().values_list("report_id", flat=True)
+    copies = results.filter(reused_from_id__in=origins)
+    return results.filter(pk__in=origins).union(copies)
+
+
+def reports_under_dispute() -> QuerySet[CheckResult, UUID]:
+    """Return the ids of all reports with an open correction or review."""
     asked = AdverseNotice.objects.filter(
         review_asked_at__isnull=False, reviewed_at=None
     )
-    return results.filter(pk__in=origins).union(
-        results.filter(reused_from_id__in=origins), asked.values_list("report_id")
-    )
+    return disputed_reports().union(asked.values_list("report_id"))
 
 
 def results_where(report: Report, condition: Q) -> QuerySet[CheckResult]:

@@ -38,7 +38,12 @@ from verification.decisions.decide import (
     waiting_of,
     withdraw_proposal,
 )
-from verification.decisions.findings import decidable_reports, read_facts, results_where
+from verification.decisions.findings import (
+    decidable_reports,
+    disputed_reports,
+    read_facts,
+    results_where,
+)
 from verification.decisions.models import (
     Decision,
     DecisionState,
@@ -365,7 +370,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The outcomes of rules for the reports that ended last.
+    """The outcomes of rules for the undisputed reports that ended last.
 
     `counts` is by the status of the real decision and of the rules: None without one,
     OPEN for a proposal or decline that does not count yet. `hits` is by the number of
@@ -388,6 +393,8 @@ def dry_run(client: Client, rules: Rules) -> DryRun:
             restricted_at=None,
             monitoring_id=None,
         )
+        # A policy waits until the correction is closed.
+        .exclude(pk__in=disputed_reports())
         .order_by("-completed_at")
     )
     facts = read_facts(recent[:DRY_RUN_REPORTS])
