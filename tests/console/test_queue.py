@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from tests.world import staff
 from tests.world.clients import Api
 from tests.world.console import ConsoleVisitor
+from tests.world.corrections import dispute
 from tests.world.decisions import (
     ADVERSE,
     Officer,
@@ -482,20 +483,22 @@ def test_clear_cases_that_the_filter_shows_are_approved_together(
     CheckResult.objects.filter(report=unscored).update(score=None)
     taken = create_case(api, "22222222")
     Officer(api).take(taken)
+    disputed, copy = [create_case(api, "11111118", reuse=True) for _ in range(2)]
+    dispute(disputed)
 
     html = approve_page(owner, all="on")
 
     assert "Approve 3 reports?" in html
-    assert "3 are left out" in html
+    assert "5 are left out" in html
     assert "<b>1</b> A colleague has taken them." in html
-    assert "<b>2</b> They have findings to look at, or no low risk." in html
+    assert "<b>4</b> They have findings to look at, or no low risk." in html
     assert not Decision.objects.exists()
     said = owner.messages_after("queue-approve", confirmed(html))
     assert said == ["Approved: 3."]
     made = Decision.objects.all()
     assert {str(one.report_id) for one in made} == set(clear)
     assert {one.made_by_user for one in made} == {owner.member.user_id}
-    assert set(shown(owner)) == {flagged, unscored, taken}
+    assert set(shown(owner)) == {flagged, unscored, taken, disputed, copy}
     assert AuditEvent.objects.filter(action="decision.made").count() == 3
     again = owner.messages_after("queue-approve", confirmed(html))
     assert again == ["Approved: 0. Decided already: 3."]

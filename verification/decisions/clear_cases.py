@@ -19,7 +19,6 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from verification.backoffice import audit
-from verification.checks.models import CheckResult
 from verification.decisions.decide import (
     Maker,
     NewDecision,
@@ -67,13 +66,8 @@ class SortedCases:
 def sort_cases(client: Client, member: Member, ids: Collection[UUID]) -> SortedCases:
     """Sort the client's cases of these reports into clear and left out, by due time."""
     own = Case.objects.filter(**client.lookups, report__in=ids)
-    disputed = CheckResult.objects.filter(
-        report=OuterRef("report_id"), disputed_at__isnull=False
-    )
     decided = Decision.objects.filter(report=OuterRef("report_id"))
-    cases = own.select_related("report").annotate(
-        is_disputed=Exists(disputed), is_decided=Exists(decided)
-    )
+    cases = own.select_related("report").annotate(is_decided=Exists(decided))
     found: list[Any] = list(cases.order_by("due_at", "report_id"))
     needs_second = rule_of(client.workspace).applies_to
     why = {one.pk: _obstacle(one, member) for one in found}
@@ -140,11 +134,10 @@ def _obstacle(case: Any, member: Member) -> Unclear | None:
     if case.cause != CaseCause.ENDED or case.is_decided:
         return Unclear.DECIDED
     is_low = report.status == ReportStatus.READY and report.risk_level == RiskLevel.LOW
-    if not is_low or case.is_disputed:
-        return Unclear.FINDINGS
-    return None
+    return None if is_low else Unclear.FINDINGS
 
 
 def _is_clean(facts: Facts) -> bool:
+    """Return whether no finding needs a look; a disputed one is not whole here."""
     flags = (one.flags for one in facts.checks.values())
     return facts.is_complete and not any(flags)
