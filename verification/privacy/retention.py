@@ -39,7 +39,7 @@ from verification.privacy.models import (
 )
 from verification.privacy.personal_data import erase_reports, refresh_statistics
 from verification.reports.ends import end_early
-from verification.reports.models import Report, ReportStatus
+from verification.reports.models import UNENDED, Report, ReportStatus
 from verification.reports.status import locked_reports
 from verification.values.clock import now
 from workspaces.models import Environment, Workspace
@@ -53,14 +53,6 @@ RUN_SIZE = 5_000
 BATCH_SIZE = 200
 # The cluster stops a job after two minutes.
 JOB_SECONDS = 60.0
-# The statuses of a report that nothing moves while its workspace is suspended
-UNENDED = (
-    ReportStatus.DRAFT,
-    ReportStatus.PENDING_CONSENT,
-    ReportStatus.PENDING_PAYMENT,
-    ReportStatus.RUNNING,
-    ReportStatus.PARTIAL,
-)
 # Requests that nobody can answer once the report is erased
 NEED_DATA = (
     RequestKind.ACCESS,

@@ -24,7 +24,7 @@ from verification.db.base import run_sql
 from verification.db.bulk_insert import Rows, insert
 from verification.decisions.cases import close_cases, reports_in_review
 from verification.decisions.models import PolicyState, PolicyVersion
-from verification.jobs.claims import sweep
+from verification.jobs.claims import BATCH_SIZE, sweep
 from verification.jobs.models import Job
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, job_row, notify_on_commit
@@ -33,7 +33,7 @@ from verification.payments.refunds import refund_parts
 from verification.payments.settlement import close_checkouts
 from verification.references.models import Reference, ReferenceStatus
 from verification.reports.hosted_links import cancel_requests
-from verification.reports.models import Report, ReportStatus, RiskLevel
+from verification.reports.models import UNENDED, Report, ReportStatus, RiskLevel
 from verification.reports.pricing import charge_items, charge_movements
 from verification.reports.status import (
     CHECK_ENDED,
@@ -49,7 +49,7 @@ from verification.values.clock import now
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Event
 from workspaces.ledger import Kind, Movement, account_of, book
-from workspaces.models import CLOSED_REASON, Account, Client
+from workspaces.models import CLOSED_REASON, Account, Client, Environment
 
 # Results that no worker has; an early end cancels them and gives their price back.
 UNCLAIMED = Q(status=ResultStatus.PENDING) | Q(status=ResultStatus.RUNNING, claims=0)
@@ -189,7 +189,15 @@ def cancel(client: Client, report_id: UUID) -> Report:
 @job
 def cancel_open_reports() -> None:
     """Cancel the reports of closed workspaces, whose payers get their money back."""
-    sweep(Report.objects.filter(**OF_CLOSED, completed_at=None), _cancel_open_report)
+    unended = Report.objects.filter(
+        **OF_CLOSED,
+        environment__in=Environment.values,
+        status__in=UNENDED,
+        completed_at=None,
+    )
+    # In the order of ids PostgreSQL might read all that have ended.
+    due = Report.objects.filter(pk__in=unended.values("pk")[:BATCH_SIZE])
+    sweep(due, _cancel_open_report)
 
 
 @transaction.atomic

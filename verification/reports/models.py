@@ -100,6 +100,9 @@ class ReportStatus(models.TextChoices):
 
 
 S = ReportStatus
+# Of reports without an end; an ended report can be PARTIAL, too. `report_not_ready`
+# finds them.
+UNENDED = (S.DRAFT, S.PENDING_CONSENT, S.PENDING_PAYMENT, S.RUNNING, S.PARTIAL)
 
 
 class Report(DatedRow):
