@@ -482,7 +482,7 @@ def _describe_check(changes: Sequence[Change]) -> str:
             old, new = ({flag["code"] for flag in f} for f in (change.old, change.new))
             appeared = [f"new flag {code}" for code in sorted(new - old)]
             gone = [f"flag {code} gone" for code in sorted(old - new)]
-            clauses += [*appeared, *gone] or ["a flag is graver or less grave"]
+            clauses += [*appeared, *gone] or ["a flag's severity changed"]
         else:
             fields.append(change.field.removeprefix(DETAILS))
     if fields:

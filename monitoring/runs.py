@@ -175,7 +175,7 @@ def run_now(rule_id: UUID, actor: str, *, made: int) -> UUID:
     if not rule.is_active:
         raise RunRefused("The rule is paused.")
     if rule.runs_made != made:
-        raise RunRefused("It has run since you were asked.")
+        raise RunRefused("The rule has run since you opened this page.")
     if leave_out_referees([rule]):
         raise RunRefused("A run of it is under way.")
     if rule.check_names == [rule.left_out]:

@@ -163,7 +163,7 @@ class AccountAdmin(BackofficeAdmin):
     def has_add_permission(self, request):
         return False
 
-    @admin.display(description="Page to top it up by, for the workspace")
+    @admin.display(description="Top-up link for the workspace")
     def top_up_page(self, account):
         is_live = account.environment == Environment.PRODUCTION
         if is_live and not settings.PAYMENT_PROVIDER:

@@ -542,7 +542,7 @@ def test_only_a_fault_that_is_found_and_over_can_be_explained(events, workspace)
     record(workspace, 1)
     with time_machine.travel(now() + timedelta(hours=4)):
         *_, waiting = faults()
-        with pytest.raises(CommandError, match="ends when it is mended"):
+        with pytest.raises(CommandError, match="ends when it is fixed"):
             explain(waiting)
 
 
@@ -553,7 +553,7 @@ def test_anchor_that_cannot_be_read_must_be_mended(events, documents: Path):
     anchor.symlink_to("gone")
     (fault,) = faults()
     assert fault.startswith("The folder of anchors cannot be read: ")
-    with pytest.raises(CommandError, match="Mend this first: The folder of anchors"):
+    with pytest.raises(CommandError, match="Fix this first: The folder of anchors"):
         explain(fault)
 
     anchor.unlink()
@@ -621,7 +621,7 @@ def test_commands_say_that_the_bucket_of_anchors_is_away(
     change(events[4], actor="eve")
     *_, text = faults()
     in_bucket.refuses_all = True
-    first = r"Mend this first: The folder of anchors .*: ClientError \(403\)\."
+    first = r"Fix this first: The folder of anchors .*: ClientError \(403\)\."
     with pytest.raises(CommandError, match=first):
         explain(text)
     assert not AuditEvent.objects.filter(action="audit-trail.explained").exists()

@@ -325,7 +325,7 @@ def test_wrong_cell_of_a_workbook_is_refused(sender):
     wrong = {
         "=1+1": "This is a formula",
         1234567890123456: "The spreadsheet has rounded this number",
-        now().replace(tzinfo=None): "The spreadsheet has made a day of it",
+        now().replace(tzinfo=None): "The spreadsheet changed this to a date",
         123.456: "Enter the number as on the ID card.",
     }
     rows = [["Wanjiku Kamau", value] for value in wrong]
@@ -985,7 +985,7 @@ def test_pages_have_no_personal_data_in_addresses(sender):
 
 UNREADABLE = [
     ("a.xlsm", b"PK\x03\x04", "The file has macros"),
-    ("a.pdf", b"%PDF-1.7", "This is no CSV and no XLSX"),
+    ("a.pdf", b"%PDF-1.7", "This file is neither CSV nor XLSX"),
     ("a.csv", b"", "The file is empty"),
     ("a.csv", b"Full name\n", "no row below its headings"),
     ("a.csv", b'Full name\n"A\n', "A quoted text does not end, near line 2."),

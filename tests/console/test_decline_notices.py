@@ -120,7 +120,7 @@ def test_hand_over_that_cannot_be_is_refused(owner, api: Api, officer: Officer):
         ({}, "Say who handed it over, and when."),
         (
             {"by": "Peter", "on": "2020-01-01"},
-            "It cannot have been handed over before the decision.",
+            "The day of the hand-over cannot be before the decision.",
         ),
     ):
         said = owner.messages_after("notices-hand-over", fields, notice=notice.pk)

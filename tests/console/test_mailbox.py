@@ -112,7 +112,7 @@ def test_member_adds_confirms_and_removes_an_address(admin, api):
     sent = Notification.objects.get(kind="SANDBOX_ADDRESS")
 
     wrong = admin.messages_after("mailbox-confirm", {"code": "x"}, address=row.pk)
-    assert wrong == ["The code is not right, or works no more."]
+    assert wrong == ["The code is wrong or has expired."]
     code = {"code": sent.context["code"]}
     admin.messages_after("mailbox-confirm", code, address=row.pk)
     assert ask(api).status == "SENT"

@@ -506,7 +506,7 @@ def test_unknown_used_and_withdrawn_invitations_look_alike(owner):
     again = owner.messages_after(
         "members-withdraw", invitation=Invitation.objects.get().pk
     )
-    assert again[-1] == "The invitation has ended: it works no more."
+    assert again[-1] == "The invitation was used or withdrawn, or has expired."
     withdrawn = owner.http.get(path)
     unknown = owner.http.get("/console/invitations/unknown")
     assert (withdrawn.status_code, unknown.status_code) == (410, 410)
@@ -549,7 +549,7 @@ def test_member_leaves_and_may_open_a_workspace_of_their_own(owner, viewer):
 def test_member_without_a_workspace_of_their_own_is_offered_one(owner, viewer):
     def is_offered(visitor):
         page = visitor.http.get("/console/?all").content.decode()
-        return "Open one of your own" in page
+        return "Create a workspace" in page
 
     assert is_offered(viewer)
     assert not is_offered(owner)
@@ -573,7 +573,7 @@ def test_user_opens_one_workspace_a_day(owner):
 
     page = owner.http.post("/console/new", follow=True).content.decode()
 
-    assert "You opened one today. Open the next tomorrow." in page
+    assert "You can create one workspace a day. Create the next tomorrow." in page
     assert new.count() == 1
     DailyCount.objects.all().delete()
     owner.http.post("/console/new")

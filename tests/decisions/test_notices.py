@@ -1071,7 +1071,7 @@ def test_pdf_says_what_has_become_of_the_decline(
     assert "Taken back: it does not count." in text()
     maker = Maker.of_member(officer.member, officer.actor)
     verbs.decide(officer.client, report_id, NewDecision("APPROVED", []), maker)
-    assert "Decided anew since: your application is approved." in text()
+    assert "There is a new decision: your application is approved." in text()
 
 
 def test_proof_of_an_erased_notice_names_no_address(

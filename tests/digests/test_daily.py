@@ -198,7 +198,7 @@ def test_proposal_is_in_the_digest_of_all_but_its_maker(api, officer, clock):
     assert (line["kind"], line["count"]) == ("DECISION_WAITING", 1)
     send_due_notifications()
     (letter,) = mail.outbox
-    assert f"- A decision waits\n    {line['url']}\n" in letter.body
+    assert f"- A report needs a decision\n    {line['url']}\n" in letter.body
     assert line["url"].endswith("/sandbox/queue/")
 
 

@@ -728,7 +728,7 @@ def test_message_names_a_flag_of_another_severity():
     changes = find_changes(
         "IDENTITY", snapshot(flags={"A": "LOW"}), snapshot(flags={"A": "HIGH"})
     )
-    assert message_of(changes) == "IDENTITY: a flag is graver or less grave."
+    assert message_of(changes) == "IDENTITY: a flag's severity changed."
 
 
 def test_message_of_many_changes_fits_its_column():

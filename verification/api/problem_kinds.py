@@ -33,7 +33,7 @@ _PROBLEM_KINDS = [
         "The request breaks a rule",
         "A member, parameter or header of the request breaks a rule, and nothing was "
         "done.",
-        "Mend every entry of “errors” and send the request again. Each names its place "
+        "Fix every entry of “errors” and send the request again. Each names its place "
         "and the rule.",
     ),
     ProblemKind(
@@ -258,7 +258,7 @@ _PROBLEM_KINDS = [
         "The webhook configuration is disabled",
         "Nothing is sent while the webhook configuration is disabled, by the client or "
         "because its receiver failed for too long.",
-        "Mend the receiver, send the configuration again with “enabled” true, then "
+        "Fix the receiver, send the configuration again with “enabled” true, then "
         "repeat the request.",
     ),
     ProblemKind(

@@ -97,12 +97,12 @@ def explain(
     for fault in found:
         if fault.startswith(anchors.UNREADABLE):
             # It hides faults.
-            raise NotExplained(f"Mend this first: {fault}")
+            raise NotExplained(f"Fix this first: {fault}")
     for fault in faults:
         if fault not in found:
             raise NotExplained(f"The check finds no such fault: {fault}")
         if MENDED.fullmatch(fault):
-            raise NotExplained(f"This fault ends when it is mended: {fault}")
+            raise NotExplained(f"This fault ends when it is fixed: {fault}")
     with transaction.atomic():
         for fault in faults:
             audit.record(

@@ -102,7 +102,7 @@ MIN_POLL_INTERVAL = timedelta(seconds=1)
 RECOVERY_JITTER_SECONDS = 5.0
 
 NO_SOURCE_AVAILABLE = Unavailable(
-    "SOURCE_UNAVAILABLE", "The sources did not answer, and are left alone for a while."
+    "SOURCE_UNAVAILABLE", "The sources did not answer, so calls to them are paused."
 )
 CALLS_SPENT = Failed(
     "SOURCE_UNAVAILABLE",

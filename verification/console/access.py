@@ -108,7 +108,7 @@ class KeyForm(forms.Form):
     def clean_expires(self) -> date | None:
         day: date | None = self.cleaned_data["expires"]
         if day and day < localdate():
-            raise forms.ValidationError(_("Choose a day to come"))
+            raise forms.ValidationError(_("Choose today or a later day"))
         return day
 
     @property
@@ -149,8 +149,8 @@ class InvitationForm(ChoicesForm):
 
 REFUSALS: Refusals = {
     members.LastOwner: _("Make another member an owner first: a workspace keeps one."),
-    members.InvitationEnded: _("The invitation has ended: it works no more."),
-    keys.KeyHasEnded: _("This key has ended, or was replaced already."),
+    members.InvitationEnded: _("The invitation was used or withdrawn, or has expired."),
+    keys.KeyHasEnded: _("This key was revoked or replaced, or has expired."),
     keys.TooManyKeys: _("There are 50 keys that work. Revoke one first."),
 }
 
@@ -295,7 +295,7 @@ def withdraw_invitation(place: Place, invitation: UUID) -> HttpResponse:
     with place.refusing(REFUSALS, "members"), transaction.atomic():
         members.withdraw_invitation(place.member, found)
         place.record("invitation.withdrawn", found)
-    return place.to("members", success=_("The invitation works no more."))
+    return place.to("members", success=_("The invitation is withdrawn."))
 
 
 @member_required(while_suspended=True)
@@ -363,7 +363,7 @@ def _invite(place: Place, form: InvitationForm) -> bool:
         with transaction.atomic():
             place.record("invitation.sent", members.invite(place.member, email, role))
     except members.AlreadyMember:
-        form.add_error("email", _("Whoever has this address is a member already"))
+        form.add_error("email", _("This person is already a member"))
     except members.TooManyInvitations:
         form.add_error(
             "email", _("So many invitations were sent today. Go on tomorrow")

@@ -94,7 +94,7 @@ UNREADABLE = _(
     "We cannot read this text for sure. Save the file as XLSX, or as CSV in UTF-8"
 )
 BROKEN = _("The spreadsheet has no value here. Type it as text")
-MADE_DAY = _("The spreadsheet has made a day of it. Type it as text")
+MADE_DAY = _("The spreadsheet changed this to a date. Type it as text")
 ROUNDED = _("The spreadsheet has rounded this number. Type it as text")
 NO_DAY = _("Write the day as 1990-12-31 or 31/12/1990")
 NO_SUCH_DAY = _("The month has no such day")

@@ -171,7 +171,7 @@ def bureau_field() -> forms.BooleanField:
     return forms.BooleanField(
         label=_("It comes from a credit bureau"),
         required=False,
-        help_text=_("A decline for this reason is served on the person as a notice"),
+        help_text=_("A decline for this reason sends the person a notice"),
     )
 
 

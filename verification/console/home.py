@@ -82,7 +82,9 @@ def create_workspace(request: HttpRequest) -> HttpResponse:
             create_own_workspace(request.user)
     if member := owned.first():
         return HttpResponseRedirect(dashboard_url(member))
-    messages.error(request, _("You opened one today. Open the next tomorrow."))
+    messages.error(
+        request, _("You can create one workspace a day. Create the next tomorrow.")
+    )
     return HttpResponseRedirect(f"{reverse('console:home')}?all")
 
 

@@ -194,7 +194,7 @@ def _policy(place: Place, figures: Figures) -> Iterator[Need]:
             _("Your policy is broken"),
             place.url("policy"),
             _("See why"),
-            words=_("A person reviews each report until a rule is mended"),
+            words=_("A person reviews each report until the rules are fixed"),
         )
 
 

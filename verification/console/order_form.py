@@ -67,7 +67,7 @@ WIDGETS: dict[str, type[forms.Widget]] = {
 }
 FILE_FAULTS: dict[FileFault, Any] = {
     **FAULT_MESSAGES,
-    FileFault.UNKNOWN: _("This is no CSV and no XLSX. Save it as one of these."),
+    FileFault.UNKNOWN: _("This file is neither CSV nor XLSX. Save it as one of these."),
     FileFault.DAMAGED: _(
         "The file cannot be read. Save it anew, as XLSX or as CSV in UTF-8."
     ),

@@ -83,7 +83,7 @@ class SandboxAddressForm(forms.Form):
 
 
 REFUSALS: Refusals = {
-    sandbox_addresses.WrongCode: _("The code is not right, or works no more.")
+    sandbox_addresses.WrongCode: _("The code is wrong or has expired.")
 }
 # Shown in place of the link to block the workspace, which only the recipient may use.
 NO_BLOCK_LINK = "…"

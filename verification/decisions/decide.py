@@ -96,7 +96,7 @@ class Obstacle(StrEnum):
     NOT_RUN = "None of its checks was run, so there is nothing to decide."
     CANCELLED = "The report was cancelled, so there is nothing to decide."
     RESTRICTED = (
-        "The subject objected to further use, so the report decides nothing any more."
+        "The subject objected to further use, so this report can no longer be decided."
     )
     ERASED = "The personal data of the report was erased."
     SUSPENDED = "The workspace is suspended."

@@ -83,8 +83,8 @@ class NoticeObstacle(StrEnum):
     ERASED = _("The personal data of the report was erased.")
     NO_ADDRESS = _("No message can reach the person: hand over the PDF instead.")
     TOO_OFTEN = _("The notice was sent too often. Hand over the PDF instead.")
-    TOO_EARLY = _("It cannot have been handed over before the decision.")
-    IN_FUTURE = _("It cannot have been handed over on a day to come.")
+    TOO_EARLY = _("The day of the hand-over cannot be before the decision.")
+    IN_FUTURE = _("The day of the hand-over cannot be in the future.")
 
 
 class NoticeRefused(DecisionRefused):

@@ -65,7 +65,7 @@ class PaymentLinks(ClientLinks[Payment]):
     def require_renewable(self, report: Report, row: Payment, at: datetime) -> None:
         is_late = is_over(row, at)
         if report.status == ReportStatus.PENDING_CONSENT and row.is_outstanding:
-            message = "The payer is asked once the subject has consented."
+            message = "The payer is asked after the subject has consented."
             raise PaymentNotRenewable(row.status, message)
         # A report whose link is over has failed, even if no job has recorded that yet.
         waits = report.status == ReportStatus.DRAFT or not is_late

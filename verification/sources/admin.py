@@ -70,11 +70,11 @@ class SourceAdmin(ReadOnlyAdmin):
         rate = health_of(source.name).success_rate
         return "-" if rate is None else f"{100 * rate:.1f} %"
 
-    @admin.display(description="Half of the answers within")
+    @admin.display(description="Median response time")
     def median(self, source):
         return _milliseconds(health_of(source.name).median_ms)
 
-    @admin.display(description="95 of 100 within")
+    @admin.display(description="95 % answer within")
     def percentile_95(self, source):
         return _milliseconds(health_of(source.name).slow_ms)
 
@@ -148,7 +148,7 @@ class CallAdmin(ReadOnlyAdmin):
     def outcome_text(self, call):
         return call.get_end_display()
 
-    @admin.display(description="Not asked before it, and why")
+    @admin.display(description="Sources skipped, and why")
     def skipped_text(self, call):
         return ", ".join(f"{name}: {why}" for name, why in call.passed_over) or "-"
 

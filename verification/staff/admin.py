@@ -40,7 +40,7 @@ class RetentionForm(forms.ModelForm):
         label="Erase old reports",
         required=False,
         widget=UnfoldBooleanWidget,
-        help_text="Tick it if the form says that fewer days erase reports.",
+        help_text="Tick to confirm that existing reports will be erased.",
     )
 
     def clean(self):
