@@ -124,7 +124,7 @@ class Rule(DatedRow):
     # When the subject withdrew consent or objected. Set until the client attests a
     # consent that was given later.
     consent_withdrawn_at = models.DateTimeField(null=True)
-    # The time of the owners' notification of the pause; null before it.
+    # When members were notified of the pause; null before it.
     notified_at = models.DateTimeField(null=True)
     # All times are counted from here.
     starts_at = models.DateTimeField()
@@ -186,7 +186,7 @@ class Rule(DatedRow):
                 condition=Q(launch_failures__gt=0),
                 name="rules_not_launched",
             ),
-            # Pauses that owners were not notified of.
+            # Pauses that members were not notified of.
             models.Index(
                 fields=["workspace", "environment", "pause_reason"],
                 condition=Q(

@@ -271,8 +271,9 @@ def stop_claims(claims: Iterable[Claim]) -> None:
 def schedule_next_run() -> None:
     """Run a sender when the next delivery is due, unless one is scheduled by then.
 
-    Every run ends with this. Other deliveries wait for their time, for the end of their
-    receiver's rest, or for the end of the lease of a sender that may have died.
+    A run that had the slot ends with this. Other deliveries wait for their time, for
+    the end of their receiver's rest, or for the end of the lease of a sender that may
+    have died.
     """
     ensure_job_by(JobName.SEND_DELIVERIES, run_sql(NEXT_DUE)[0][0])
 

@@ -390,7 +390,7 @@ class Account(Row):
     class Billing(models.TextChoices):
         PREPAID = "PREPAID", "Prepaid: refused when balance and credit are used up"
         POSTPAID = "POSTPAID", "Postpaid: pays afterwards what it has used"
-        PLAY = "PLAY", "Play money of the sandbox, without limit"
+        PLAY = "PLAY", "Play money of the sandbox"
 
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="accounts")
     environment = models.CharField(max_length=10, choices=Environment)
@@ -412,9 +412,9 @@ class Account(Row):
     taken_back = models.DecimalField(
         max_digits=14, decimal_places=2, default=Decimal(0), editable=False
     )
-    # The service notifies the owner when the account can spend no more than this.
+    # The service notifies members when the account can spend no more than this.
     low_balance_at = models.DecimalField(
-        "tell the owner at",
+        "low-balance alert at",
         max_digits=14,
         decimal_places=2,
         null=True,

@@ -381,7 +381,7 @@ ROWS = {
     "backoffice.auditevent.reveal": lambda api: AuditEvent.objects.latest("id"),
     "checks.checkresult.reveal": lambda api: report(api).results.first(),
     "consents.consent.resend": lambda api: waiting_for_consent(api).consent,
-    "consents.consent.revoke": granted,
+    "consents.consent.withdraw": granted,
     "consents.consentrecord.reveal": lambda api: granted(
         api
     ).report.consent_records.first(),

@@ -91,12 +91,12 @@ def test_staff_read_why_no_link_is_sent(consent: Consent, superuser: Client):
     assert Consent.objects.get().generation == 1
 
 
-def test_staff_revoke_only_with_a_reason(consent: Consent, superuser: Client):
+def test_staff_withdraw_only_with_a_reason(consent: Consent, superuser: Client):
     grant(consent.pk, 1, EVIDENCE)
-    asked = act(superuser, "revoke", consent).content.decode()
+    asked = act(superuser, "withdraw", consent).content.decode()
     assert "This cannot be undone" in asked
     assert Consent.objects.get().status == "GRANTED"
-    act(superuser, "revoke", consent, reason="Letter of 20 November")
+    act(superuser, "withdraw", consent, reason="Letter of 20 November")
     assert Consent.objects.get().status == "WITHDRAWN"
     record = ConsentRecord.objects.get(decision="WITHDRAWN")
     assert record.evidence["reason"] == "Letter of 20 November"
@@ -110,7 +110,7 @@ def test_staff_read_what_stops_the_use_of_an_attested_consent(
     api.create(person())
 
     (message,) = take_messages(
-        act(superuser, "revoke", Consent.objects.get(), reason="They called")
+        act(superuser, "withdraw", Consent.objects.get(), reason="They called")
     )
 
     assert "Enter an objection on the page of the report" in message
@@ -119,7 +119,7 @@ def test_staff_read_what_stops_the_use_of_an_attested_consent(
 
 def test_receipt_says_that_staff_withdrew(consent: Consent, superuser: Client):
     grant(consent.pk, 1, EVIDENCE)
-    act(superuser, "revoke", consent, reason="Letter of 20 November")
+    act(superuser, "withdraw", consent, reason="Letter of 20 November")
     record = ConsentRecord.objects.get(decision="WITHDRAWN")
 
     receipt = pdf_text(consent_receipt_pdf(record))
@@ -147,7 +147,7 @@ def test_mail_page_and_timeline_say_that_staff_withdrew(
     consent: Consent, superuser: Client
 ):
     grant(consent.pk, 1, EVIDENCE)
-    act(superuser, "revoke", consent, reason="Letter of 20 November")
+    act(superuser, "withdraw", consent, reason="Letter of 20 November")
 
     mail = write_email(Notification.objects.latest("pk"))
 
@@ -164,7 +164,7 @@ def test_mail_page_and_timeline_say_that_staff_withdrew(
     assert "You withdrew" not in page
 
 
-@pytest.mark.parametrize("action", ["resend", "revoke"])
+@pytest.mark.parametrize("action", ["resend", "withdraw"])
 def test_reader_cannot_act(consent: Consent, action: str):
     grant(consent.pk, 1, EVIDENCE)
     act(staff("view_consent"), action, consent, reason="Because")

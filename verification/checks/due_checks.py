@@ -230,8 +230,9 @@ def count_given_up(within: timedelta) -> int:
 def schedule_next_run() -> None:
     """Schedule a job for the next due check, unless one will run by then anyway.
 
-    Every run ends with this. The checks that are left wait for their source or for the
-    lease of a worker that may have died. A run that dies before this call runs again.
+    A run ends with this if it has left no check that is due. The others wait for their
+    source or for the lease of a worker that may have died. A run that dies before this
+    call runs again.
     """
     waiting = CheckResult.every.filter(next_attempt_at__isnull=False)
     times = waiting.values_list("next_attempt_at", flat=True)

@@ -94,7 +94,8 @@ def insert(
 def _execute_together(
     statements: Sequence[Statement], first: Statement | None = None
 ) -> None:
-    # PostgreSQL runs the main statement first, then the parts of WITH, last one first.
+    # PostgreSQL promises no order. All versions so far run the main statement first,
+    # then the parts of WITH, last one first, which holds the locks of `last` briefly.
     ordered = [*statements, first] if first else list(statements)
     if not ordered:
         return

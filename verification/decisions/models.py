@@ -47,7 +47,7 @@ class DecisionState(models.TextChoices):
     PENDING = "PENDING", "Waits for a second member"
     WAITING = "WAITING", "Counts once the person has had time to answer"
     FINAL = "FINAL", "Counts"
-    REFUSED = "REFUSED", "Refused by a second member"
+    REFUSED = "REFUSED", "Refused, or taken back before it counted"
     WITHDRAWN = "WITHDRAWN", "Taken back while it waited"
 
 

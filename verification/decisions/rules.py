@@ -256,7 +256,7 @@ class Outcome:
     status: str
     codes: tuple[str, ...] = ()
     rule: int | None = None
-    # Numbers of earlier rules without an answer
+    # Numbers of the rules before it, or of all, that could not be evaluated
     unanswered: tuple[int, ...] = ()
     # Codes of the matching rule that no finding bears out
     contradicted: tuple[str, ...] = ()

@@ -392,10 +392,10 @@ def _is_swap_or_vowel(ours: str, theirs: str) -> bool:
 def compare_companies(stated: str | None, given: str | None) -> Comparison | None:
     """Compare a stated company name with a register's; return None if either is blank.
 
-    Legal forms make no difference; the order of words does. Of two names ("Juma Ali t/a
-    Mfano") one suffices. A trade or a place counts
-    less than the company's own word: "Bata" is part of "Bata Shoe (Kenya)", but "Kenya"
-    is no part of "Kenya Airways".
+    Legal forms make no difference; the order of words does. If one side has two names
+    ("Juma Ali t/a Mfano"), one suffices; if both have, both must agree. A trade or a
+    place counts less than the company's own word: "Bata" is part of "Bata Shoe
+    (Kenya)", but "Kenya" is no part of "Kenya Airways".
     """
     if not stated or not given:
         return None

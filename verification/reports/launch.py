@@ -288,7 +288,7 @@ def check_retryable(report: Report, failed: list[CheckResult]) -> None:
     final = report.status == ReportStatus.CANCELLED or report.subject is None
     if final or not (report.is_ended and failed):
         raise NotRetryable(report.status)
-    for reason in _retry_obstacles(report, failed):
+    if reason := next(_retry_obstacles(report, failed), None):
         raise NotRetryable(report.status, reason)
 
 

@@ -37,7 +37,7 @@ class Migration(migrations.Migration):
                 ('environment', models.CharField(choices=[('sandbox', 'Sandbox'), ('production', 'Production')], max_length=10)),
                 ('number', models.PositiveSmallIntegerField()),
                 ('status', models.CharField(choices=[('APPROVED', 'Approved'), ('DECLINED', 'Declined'), ('REVIEW', 'A person looks at it')], max_length=8)),
-                ('state', models.CharField(choices=[('PENDING', 'Waits for a second member'), ('FINAL', 'Counts'), ('REFUSED', 'Refused by a second member')], max_length=7)),
+                ('state', models.CharField(choices=[('PENDING', 'Waits for a second member'), ('FINAL', 'Counts'), ('REFUSED', 'Refused, or taken back before it counted')], max_length=7)),
                 ('codes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), null=True, size=None)),
                 ('content', verification.db.encryption.EncryptedJSONField(null=True)),
                 ('made_by_kind', models.CharField(choices=[('MEMBER', 'Member'), ('API_KEY', 'API key'), ('POLICY', 'Policy')], max_length=7)),

@@ -205,7 +205,7 @@ class Migration(migrations.Migration):
                     ("PENDING", "Waits for a second member"),
                     ("WAITING", "Counts once the person has had time to answer"),
                     ("FINAL", "Counts"),
-                    ("REFUSED", "Refused by a second member"),
+                    ("REFUSED", "Refused, or taken back before it counted"),
                     ("WITHDRAWN", "Taken back while it waited"),
                 ],
                 max_length=9,

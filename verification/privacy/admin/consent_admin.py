@@ -23,7 +23,7 @@ class ConsentAdmin(HostedLinkAdmin):
     list_display = ["id", "report_page", "mode", "status", "expires_at"]
     list_filter = ["status", "mode"]
     search_ids = ("id", "report_id")
-    actions = ["resend", "revoke"]
+    actions = ["resend", "withdraw"]
     fields = [
         "id",
         "report_page",
@@ -44,18 +44,18 @@ class ConsentAdmin(HostedLinkAdmin):
         rows = ConsentRecord.objects.filter(consent_id=consent.pk).defer("evidence")
         return ", ".join(f"{row} ({row.number})" for row in rows) or "-"
 
-    @admin.action(description="Revoke, as the subject asked", permissions=["act"])
-    def revoke(self, request, consents):
+    @admin.action(description="Withdraw, as the subject asked", permissions=["act"])
+    def withdraw(self, request, consents):
         reason = request.POST.get("reason", "").strip()[:MAX_REASON_LENGTH]
         if not reason:
             return confirmation_page(
                 self,
                 request,
                 "admin/ask_why.html",
-                action="revoke",
-                title="Revoke consent",
+                action="withdraw",
+                title="Withdraw consent",
                 notice="Consent is withdrawn as if the subject had done it: checks "
-                "that were not asked are cancelled. This cannot be undone.",
+                "that have not started are cancelled. This cannot be undone.",
                 rows=consents,
             )
         evidence = Evidence(
@@ -68,8 +68,8 @@ class ConsentAdmin(HostedLinkAdmin):
             request,
             consents,
             lambda row: _withdraw(row, evidence, reason),
-            "revoked.",
-            audited="revoked",
+            "withdrawn.",
+            audited="withdrawn",
             reason=reason,
             refusals=(ConsentClosed, DecisionRefused),
         )
