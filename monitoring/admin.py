@@ -28,8 +28,8 @@ from workspaces.members import WorkspaceSuspended
 MAX_ROWS = 50
 CONFIRM = "admin/confirm_rules.html"
 COSTS = {
-    "run_now": "Each makes a report now, which is billed. Its next time stays.",
-    "resume": "One that missed a run makes it at once, and that is billed.",
+    "run_now": "Each orders a report now, which is billed. The schedule stays.",
+    "resume": "A rule that missed a run makes it at once, which is billed.",
 }
 
 

@@ -47,7 +47,7 @@ VERBS = {
     LedgerEntry.Kind.ADJUSTMENT: "adjusted",
 }
 NOUNS = {LedgerEntry.Kind.TOP_UP: "Top-up", LedgerEntry.Kind.ADJUSTMENT: "Adjustment"}
-ENTRY_NOTICE = "The entry is made for good; another one puts a mistake right."
+ENTRY_NOTICE = "The entry is made for good; another one corrects a mistake."
 
 
 @admin.register(Brand)
@@ -295,7 +295,7 @@ class StaffEntryAdmin(ApprovalAdmin):
     search_ids = ("id", "account_id", "account__workspace_id")
     verbs = {"approve": staff_entries.approve, "reject": staff_entries.reject}
     consequences = {
-        "approve": "The entry is made for good; another one puts a mistake right.",
+        "approve": "The entry is made for good; another one corrects a mistake.",
         "reject": "No entry is made. It can be asked for again.",
     }
     columns = ["account", "kind", "money", "note", "requested_by"]
@@ -381,7 +381,9 @@ class ApiKeyAdmin(BackofficeAdmin):
     ]
     actions = ["revoke"]
     actions_detail = ["revoke_key"]
-    confirm = {"revoke": "Who uses it is refused at once. This cannot be undone."}
+    confirm = {
+        "revoke": "Systems that use it are refused at once. This cannot be undone."
+    }
     offers = {"revoke": lambda key: key.is_usable}
 
     @admin.display(boolean=True)
@@ -422,7 +424,7 @@ class ApiKeyAdmin(BackofficeAdmin):
 
     @dialog_action(
         "Revoke this key",
-        "Who uses it is refused at once. This cannot be undone.",
+        "Systems that use it are refused at once. This cannot be undone.",
         "Revoke it",
         forms.RevokeForm,
         description="Revoke",

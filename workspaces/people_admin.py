@@ -106,7 +106,7 @@ class PeopleAdmin(BackofficeAdmin):
 
     @dialog_verb(
         "Change the e-mail address",
-        "The old address logs nobody in any more. The new one is confirmed by a "
+        "The old address can no longer log in. The new one is confirmed by a "
         "link at the next login. Be sure that it is they who ask.",
         "Change it",
         AddressForm,

@@ -30,7 +30,7 @@ def test_face_is_set_and_seen(page, console, ask, service):
     page.get_by_label("Colour of buttons").fill("#ffd100")
     page.get_by_label("in English").fill("Monday to Friday, 8 am to 5 pm")
     page.get_by_label("in Kiswahili").fill("Jumatatu hadi Ijumaa, saa 2 hadi 11")
-    page.get_by_label("Hosts to which").fill(HOST)
+    page.get_by_label("Hosts that pages").fill(HOST)
     page.get_by_label("Return address").fill(f"https://{HOST}/done")
     page.get_by_role("button", name="Preview").click()
     preview = page.frame_locator("iframe")

@@ -159,7 +159,7 @@ def apply(page) -> None:
             svg = {"name": "logo.svg", "mimeType": "image/svg+xml", "buffer": SVG}
             page.get_by_label("The file").set_input_files(svg)
             page.get_by_role("button", name="Upload").click()
-            expect(page.get_by_text("This is no PDF").first).to_be_visible()
+            expect(page.get_by_text("This file is not a PDF").first).to_be_visible()
         sent = {"name": name, "mimeType": kind, "buffer": content_of(label, kind)}
         page.get_by_label("The file").set_input_files(sent)
         page.get_by_role("button", name="Upload").click()

@@ -211,7 +211,7 @@ def order_one(hands) -> None:
     hands.write("Purpose", "Loan application")
     if hands.has_scripts:
         # The price follows the form.
-        expect(hands.page.get_by_text("Every check runs anew")).to_be_visible()
+        expect(hands.page.get_by_text("Every check runs, even")).to_be_visible()
     hands.press("Order for KES 50.00")
     expect(hands.page.get_by_text("Ordered for KES 50.00.")).to_be_visible()
     expect(hands.page.get_by_text("Waiting for consent").first).to_be_visible()

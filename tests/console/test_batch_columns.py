@@ -176,8 +176,11 @@ def test_mapping_that_cannot_be_ordered_is_refused(sender):
 
     for chosen, says in [
         (["subject-fullName", "", ""], "ID number is needed: choose its column"),
-        (["subject-idNumber", "subject-idNumber", ""], "Another column is this"),
-        (["subject-fullName", "subject-idNumber", "x"], "Choose one of the list"),
+        (
+            ["subject-idNumber", "subject-idNumber", ""],
+            "You chose this for another column",
+        ),
+        (["subject-fullName", "subject-idNumber", "x"], "Choose one from the list"),
     ]:
         confirm_columns(sender, *chosen)
         assert says in sender.html
@@ -379,7 +382,7 @@ def test_days_are_read_as_spreadsheets_and_people_write_them(sender):
 
     page = sender.send(xlsx_file(headings, *rows), "people.xlsx")
 
-    assert "We put them right: compare them." in page
+    assert "We corrected them: compare them." in page
     sender.do("order")
     born = {r.subject["dateOfBirth"] for r in Report.objects.all()}
     assert born == {"1990-12-31"}

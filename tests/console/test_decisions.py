@@ -254,7 +254,7 @@ def test_second_member_confirms_an_approval_with_one_click(owner, admin, api, re
 
 def test_double_click_decides_and_confirms_once(owner, admin, api: Api, report):
     demand_second(api)
-    once = ["You had sent this already. It was done once."]
+    once = ["You sent this before. It was done once."]
 
     post(admin, report)
     assert post(admin, report) == once

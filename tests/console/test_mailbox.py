@@ -132,7 +132,7 @@ def test_wrong_address_is_refused(admin, api):
 def test_too_many_addresses_are_refused(admin, api):
     html = admin.post("mailbox-addresses", {"address": "a@b.test"}).content.decode()
 
-    assert "So many addresses were added" in html
+    assert "Too many addresses were added" in html
 
 
 def test_viewer_is_not_led_to_the_mailbox(

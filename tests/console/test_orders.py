@@ -301,7 +301,7 @@ def test_ticked_box_does_not_reuse_a_reserved_number(officer, api: Api):
     quote = officer.quote(**{**WANJIKU, "subject-idNumber": "90000000"}, **attested())
 
     assert "KES 50.00" in quote
-    assert "Every check runs anew" in quote
+    assert "Every check runs, even" in quote
 
 
 def test_reuse_that_ended_since_the_quote_is_shown(officer, api: Api):
@@ -415,8 +415,8 @@ FAULTS = [
     {
         "subject-idNumber": ("", "Fill in “ID number”"),
         "purpose": (" ", "Fill in “Purpose”"),
-        "subject-dateOfBirth": ("2999-01-01", "Choose a day that has passed"),
-        "consent-obtainedAt": ("2999-01-01T10:00", "Choose a time that has passed"),
+        "subject-dateOfBirth": ("2999-01-01", "Choose a past day"),
+        "consent-obtainedAt": ("2999-01-01T10:00", "Choose a time in the past"),
         "consent-method": ("", "Choose “How it was given”"),
     },
     {
@@ -427,7 +427,7 @@ FAULTS = [
     },
     {
         "subject-fullName": ("a\0b", "Null characters"),
-        "consent-method": ("x", "Choose one of the list"),
+        "consent-method": ("x", "Choose one from the list"),
     },
     {
         "consent-obtained": ("", "Confirm it"),
@@ -437,7 +437,7 @@ FAULTS = [
     {
         "subject-fullName": ("..", "This is not a name"),
         "subject-idNumber": ("", "Fill in “ID number”"),
-        "consent-method": ("x", "Choose one of the list"),
+        "consent-method": ("x", "Choose one from the list"),
         "consent-obtainedAt": ("", "Fill in “When it was given”"),
     },
 ]

@@ -146,7 +146,7 @@ FAULTS = [
     ),
     (
         {"fact_1": "package", "comparison_1": "IS", "value_1": "loan"},
-        "There is none to choose from",
+        "There is nothing to choose from",
     ),
     ({"fact_1": "", "value_1": ""}, "Choose at least one condition"),
     ({"fact_1": "NO_SUCH.score"}, "Select a valid choice"),
@@ -306,7 +306,7 @@ def test_broken_draft_says_what_is_gone_and_cannot_be_switched_on(owner, draft):
     draft.refresh_from_db()
     form = {"mode": "DECIDE", "seen": digest_of(draft)}
     (said,) = owner.messages_after("policy-activate", form, version=draft.pk)
-    assert said == "Nothing was done: a rule names something that is gone."
+    assert said == "Nothing was done: a rule names something that no longer exists."
 
 
 def test_broken_version_is_told_to_members_and_on_the_report(owner, viewer, api: Api):
@@ -319,7 +319,7 @@ def test_broken_version_is_told_to_members_and_on_the_report(owner, viewer, api:
     assert "It is broken, so a person reviews each report" in viewer.page("policy")
     assert "Your policy is broken" in owner.page("dashboard")
     html = owner.page("reports-detail", report=report)
-    assert "named something that was gone" in html
+    assert "named something that no longer exists" in html
 
     CheckDefinition.objects.filter(name="CRB_SCORE").update(active=True)
     assert "Your policy is broken" not in viewer.page("dashboard")

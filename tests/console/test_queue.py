@@ -255,7 +255,7 @@ def test_double_click_takes_one_case(owner, api: Api):
     owner.post("queue-next", {"held": 0})
     said = owner.messages_after("queue-next", {"held": 0})
 
-    assert said[-1] == "You got a report since this page was shown."
+    assert said[-1] == "You have taken a report since this page was shown."
     assert Case.objects.filter(assignee=owner.member).count() == 1
     mine = Case.objects.get(assignee=owner.member).pk
     assert 'name="held" value="1"' in owner.page("reports-detail", report=mine)
@@ -491,7 +491,7 @@ def test_clear_cases_that_the_filter_shows_are_approved_together(
     assert "Approve 3 reports?" in html
     assert "5 are left out" in html
     assert "<b>1</b> A colleague has taken them." in html
-    assert "<b>4</b> They have findings to look at, or no low risk." in html
+    assert "<b>4</b> They have findings to look at, or their risk is not low." in html
     assert not Decision.objects.exists()
     said = owner.messages_after("queue-approve", confirmed(html))
     assert said == ["Approved: 3."]
@@ -577,7 +577,7 @@ def test_case_that_somebody_decided_about_before_is_left_out(owner, api: Api):
     Officer(api).decide(report, "REVIEW")
     Case.objects.update(assignee=None)
 
-    assert "A decision or proposal came before" in approve_page(owner, report=report)
+    assert "They have a decision or proposal" in approve_page(owner, report=report)
 
 
 def test_approval_of_nothing_says_so(owner, stranger, api: Api):

@@ -207,8 +207,8 @@ REFUSED_FILES = [
     ({}, "Choose a file"),
     ({"file": "no file at all"}, "Choose a file"),
     (file(b""), "The file is empty"),
-    (file(picture(), "cr12.pdf"), "not what its name says"),
-    (file(b"<svg/>", "a.svg", "image/svg+xml"), "This is no PDF, JPEG or PNG"),
+    (file(picture(), "cr12.pdf"), "does not match the file"),
+    (file(b"<svg/>", "a.svg", "image/svg+xml"), "This file is not a PDF, JPEG or PNG"),
 ]
 
 

@@ -100,7 +100,7 @@ def test_application_needs_a_contact_for_people(owner):
     with pytest.raises(applications.NoContact):
         applications.submit(owner.member, by(owner.member.user))
     told = owner.messages_after("golive-submit", {"confirmed": "on"})
-    assert told == ["Say in the company's part where people reach you."]
+    assert told == ["Under the company, say how people can reach you."]
 
 
 def test_settings_do_not_rename_an_approved_workspace(owner):
@@ -163,7 +163,7 @@ def test_name_change_waits_for_staff_while_the_old_name_shows(approved, office):
     told = approved.messages_after("settings-name", BANK)
 
     assert told == [
-        "It is handed in. People see the old name until we have reviewed it."
+        "It is submitted. People see the old name until we have reviewed it."
     ]
     assert name_now(approved) == "Acacia Lenders Limited"
     assert "A change waits for our review" in approved.page("settings-name")

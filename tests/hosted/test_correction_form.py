@@ -135,7 +135,7 @@ def test_form_needs_both_answers_and_documents_that_are_what_they_claim(
 
 
 REFUSED_DOCUMENTS = [
-    ([("id.pdf", picture(), "")], "not what its name says"),
+    ([("id.pdf", picture(), "")], "does not match the file"),
     ([("id.pdf", pdf(), "application/pdf")] * 4, "at most three"),
 ]
 

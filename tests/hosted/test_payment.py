@@ -195,7 +195,7 @@ def test_late_payment_of_a_suspended_workspace_counts(api: Api):
     assert "We are asking whether you have paid" in asking
     page = visitor.reload()
     assert "You paid KES 250.00" in page
-    assert "The checks are not going on at the moment" in page
+    assert "The checks are paused at the moment" in page
     assert "Ukaguzi hauendelei kwa sasa" in in_kiswahili(visitor)
     assert visitor.checkout.is_counted
 
@@ -450,7 +450,7 @@ def explanation(visitor: Payer) -> str:
     """Return the page about the money, which promises none of it."""
     page = visitor.reads()
     assert "USD 250.00 came in, which is not the currency that was asked for" in page
-    assert "by itself" not in page
+    assert "automatically" not in page
     return page
 
 

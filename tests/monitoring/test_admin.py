@@ -169,7 +169,8 @@ def test_run_now_confirmed_twice_runs_once(api: Api, staff):
     html = asked(staff, "run_now", rule)
     assert "under way" in confirm(staff, html, rule)[0]
     assert (
-        "since you opened this page" in run_action(staff, "run_now", rule, confirmed="yes")[0]
+        "since you opened this page"
+        in run_action(staff, "run_now", rule, confirmed="yes")[0]
     )
     assert movements(api) == [("CHARGE", -50, 1)]
 

@@ -201,7 +201,7 @@ def test_invitation_is_sent_again_only_while_its_link_works(
     (late,) = send_again(admin_client, row)
 
     assert told.endswith("is sent again.")
-    assert "works no more" in late
+    assert "no longer works" in late
 
 
 def test_notice_of_a_decline_that_staff_send_again_is_served(

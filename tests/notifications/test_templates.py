@@ -331,7 +331,7 @@ def test_sms_about_a_former_notice_fits_into_two_parts(
     assert gsm_length(text) <= 306
     assert to_gsm(text) == text
     words = {
-        "en": {"isDecidedAnew": "decided anew", "isTakenBack": "was taken back"},
+        "en": {"isDecidedAnew": "made a new decision", "isTakenBack": "was taken back"},
         "sw": {"isDecidedAnew": "imeamua upya", "isTakenBack": "umeondolewa"},
     }
     assert words["sw" if language == "sw" else "en"][news] in text

@@ -541,7 +541,7 @@ def test_link_that_cannot_be_sent_says_why(
 def test_company_and_erased_report_get_no_link(paying_api: Api, attested: Report):
     made = paying_api.create(company(email="office@baobab.test"))
     problem = paying_api.refused(f"/reports/{made['id']}/subject/link")
-    assert "about no person" in problem["detail"]
+    assert "not about a person" in problem["detail"]
     erase_reports([attested.pk], now())
     problem = paying_api.refused(f"/reports/{attested.pk}/subject/link")
     assert "were erased" in problem["detail"]

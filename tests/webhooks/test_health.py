@@ -62,7 +62,7 @@ def test_owner_is_notified_once_at_the_fourth_failure_in_a_row(
     (told,) = mail.outbox
     assert told.to == ["owner@acacia.test"]
     english = told.subject.partition(" / ")[0]
-    assert english == "[SANDBOX] Your webhook receiver fails"
+    assert english == "[SANDBOX] Your webhook receiver is failing"
     assert URL in told.body
 
 

@@ -94,8 +94,8 @@ ERRORS = {
     "incorrect_code": _("The code is not right. Codes change every 30 seconds"),
     "incorrect_password": _("The password is not right"),
     "invalid_password_reset": _("This link does not work any more"),
-    "too_many_login_attempts": _("Too many attempts. Try again in some minutes"),
-    "rate_limited": _("Too many attempts. Try again in some minutes"),
+    "too_many_login_attempts": _("Too many attempts. Try again in a few minutes"),
+    "rate_limited": _("Too many attempts. Try again in a few minutes"),
 }
 
 

@@ -42,11 +42,9 @@ EMAIL_NEEDED = {
     "invalid": INVALID_EMAIL,
 }
 PASSKEY_REFUSED = _("The passkey was not accepted. Try again")
-PASSWORD_HELP = _(
-    "At least 12 characters. A few words that nobody would guess are good."
-)
+PASSWORD_HELP = _("At least 12 characters. Use a few words that nobody would guess.")
 STAFF_PASSWORD_HELP = _(
-    "At least 15 characters. A few words that nobody would guess are good."
+    "At least 15 characters. Use a few words that nobody would guess."
 )
 
 
@@ -56,7 +54,7 @@ TEXT_FAULTS = {
     TextFault.SIGNS: _(
         "Use the letters of English and Kiswahili, digits and punctuation only"
     ),
-    TextFault.WARY: _("Do not speak of PINs, codes, passwords or ways to pay"),
+    TextFault.WARY: _("Do not mention PINs, codes, passwords or ways to pay"),
 }
 
 

@@ -79,7 +79,7 @@ class PasswordStrengthValidator:
             )
 
     def get_help_text(self) -> str:
-        return _("A few words that nobody would guess are good.")
+        return _("Use a few words that nobody would guess.")
 
 
 def _personal_words(user: Any) -> re.Pattern[str]:

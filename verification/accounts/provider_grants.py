@@ -42,11 +42,11 @@ REFUSALS: dict[str, str | Promise] = {
     "another": _(
         "Another account of the provider has logged in with your e-mail address before."
     ),
-    "away": _("The provider does not answer. Try again in some minutes."),
+    "away": _("The provider does not answer. Try again in a few minutes."),
     "cancelled": _("You have cancelled the login."),
     "closed": _("This account is closed"),
     "domain": _("The provider may not log in people with your e-mail address."),
-    "ended": _("This login was begun elsewhere, or has ended. Begin again."),
+    "ended": _("This login was begun elsewhere, or has expired. Begin again."),
     "groups": _("None of your groups has access. Ask your administrator for one."),
     "many-groups": _(
         "You are in so many groups that the provider leaves them out. Ask your administrator to send only the groups of this service."  # noqa: E501

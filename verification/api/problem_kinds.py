@@ -183,7 +183,7 @@ _PROBLEM_KINDS = [
         "Another decision came first",
         "Another decision about the report counts, or a proposal waits for a second "
         "member.",
-        "Read `decision` and `proposedDecision` of the report. To decide anew, name "
+        "Read `decision` and `proposedDecision` of the report. To decide again, name "
         "the decision that counts in `replaces`.",
     ),
     ProblemKind(
@@ -223,7 +223,7 @@ _PROBLEM_KINDS = [
         "Nothing is due",
         "Nothing is due for the object that could be done now, or a job or another "
         "skip has just done it. Nothing was changed.",
-        "Read what comes next by the address that ends with /next.",
+        "Read what comes next at the address that ends with /next.",
     ),
     ProblemKind(
         "idempotency-in-progress",
@@ -354,7 +354,7 @@ _PROBLEM_KINDS = [
         500,
         "The service made an error",
         "The service made an error that is not your fault, and it is in its log.",
-        "Try again with the same Idempotency-Key. If it stays, give the operator the "
+        "Try again with the same Idempotency-Key. If that fails, give the operator the "
         "request id.",
     ),
     ProblemKind(

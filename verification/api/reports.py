@@ -277,7 +277,9 @@ class ReportViewSet(OperationViewSet):
     @action(detail=True, methods=["get"])
     @operation("getTimeline", "Get the timeline of a report", scope=Scope.REPORTS_READ)
     def events(self, request: Request, reportId: UUID) -> Timeline:
-        """Get the timeline of a report: every change of its status, oldest first.
+        """Get the timeline of a report, oldest first.
+
+        An entry is a change of its status, or an event without one, such as a new link.
 
         `messages` lists each request to the subject, the payer or a referee who has not
         answered, whether it was sent, and if not, why.
@@ -329,7 +331,7 @@ class ReportViewSet(OperationViewSet):
     def decision(self, request: Request, reportId: UUID) -> Response:
         """Approve or decline a report that has ended, or give it to a person to review.
 
-        A decision never changes. To decide anew, name the decision that counts now in
+        A decision never changes. To decide again, name the decision that counts now in
         `replaces`; if another one came first, the answer is 409 and nothing changes.
 
         Where your workspace demands a second member, the answer has the state PENDING,

@@ -353,7 +353,7 @@ HEADERS: dict[str, Schema] = {
         "schema": {**_TEXT, "examples": ['"rest";q=3000;w=60']},
     },
     "RateLimit": {
-        "description": "What is left of it, and the seconds until it starts anew.",
+        "description": "What is left of it, and the seconds until it starts again.",
         "schema": {**_TEXT, "examples": ['"rest";r=2998;t=31']},
     },
     "Retry-After": {

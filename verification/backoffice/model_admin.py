@@ -84,7 +84,7 @@ class CheapPaginator(Paginator):
         return self.object_list.order_by()[: self.MAX_COUNT].count()
 
 
-SENT_BEFORE = "You had sent this already. It was entered once, and this is it."
+SENT_BEFORE = "You sent this before. It was entered once, and this is it."
 
 
 class BackofficeAdmin(ModelAdmin):

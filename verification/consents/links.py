@@ -76,7 +76,7 @@ CODE_LIFETIME = timedelta(minutes=15)
 
 
 WHY_NO_ACCESS = {
-    "NO_PERSON": "The report is about no person who could be asked.",
+    "NO_PERSON": "The report is not about a person who can be asked.",
     "NO_ADDRESS": "The report has no e-mail address and no telephone number of its "
     "subject.",
     "ERASED": "The details of the subject were erased.",

@@ -63,7 +63,9 @@ class NetworksField(forms.CharField):
 
     widget = forms.Textarea(attrs={"rows": 3})
     errors = {
-        "unreadable": _("%(text)s is no network, such as 192.0.2.0/24 or 2001:db8::7"),
+        "unreadable": _(
+            "%(text)s is not a network such as 192.0.2.0/24 or 2001:db8::7"
+        ),
         "host-bits": _("Write %(meant)s for the network, or the address alone"),
         "everywhere": _("Leave this empty for a key that works from everywhere"),
         "too-many": _("A key has at most 20 networks"),
@@ -74,7 +76,7 @@ class NetworksField(forms.CharField):
             label=_("Networks that it works from"),
             required=False,
             max_length=2000,
-            help_text=_("Such as 192.0.2.0/24, one a line; empty means everywhere"),
+            help_text=_("Such as 192.0.2.0/24, one per line; empty means everywhere"),
         )
 
     def clean(self, value: Any) -> list[str]:
@@ -366,7 +368,7 @@ def _invite(place: Place, form: InvitationForm) -> bool:
         form.add_error("email", _("This person is already a member"))
     except members.TooManyInvitations:
         form.add_error(
-            "email", _("So many invitations were sent today. Go on tomorrow")
+            "email", _("Too many invitations were sent today. Go on tomorrow")
         )
     except members.TooManyOpenInvitations:
         error = _("Before you are live, 10 invitations may wait. Withdraw one first")

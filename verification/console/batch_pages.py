@@ -594,7 +594,7 @@ def _show_unconfirmed(place: Place, kept: Upload) -> HttpResponse:
 
 
 def _to_ordered(place: Place, batch: UUID) -> HttpResponse:
-    done = _("You had sent this already: it was ordered once, and this is it.")
+    done = _("You sent this before: it was ordered once, and this is it.")
     return place.to("reports-batch", success=done, batch=batch)
 
 

@@ -91,7 +91,7 @@ DATA_DIGITS = 6
 
 FORMULA = _("This is a formula. Put its value here")
 UNREADABLE = _(
-    "We cannot read this text for sure. Save the file as XLSX, or as CSV in UTF-8"
+    "We cannot read this text reliably. Save the file as XLSX, or as CSV in UTF-8"
 )
 BROKEN = _("The spreadsheet has no value here. Type it as text")
 MADE_DAY = _("The spreadsheet changed this to a date. Type it as text")

@@ -62,7 +62,7 @@ class BrandForm(forms.Form):
         _("The same line in Kiswahili"), MAX_CONTACT_LINE, required=False
     )
     return_hosts = forms.CharField(
-        label=_("Hosts to which pages may lead back"),
+        label=_("Hosts that pages may return to"),
         max_length=3000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "maxlength": 3000}),
@@ -109,7 +109,7 @@ FAULT_MESSAGES = {
     BrandFault.SIGNS: TEXT_FAULTS[TextFault.SIGNS],
     BrandFault.WARY: TEXT_FAULTS[TextFault.WARY],
     BrandFault.HOST: _(
-        "Write host names alone, such as apply.example.com. This is none: %(detail)s"
+        "Write only host names, such as apply.example.com. This is not one: %(detail)s"
     ),
     BrandFault.TOO_MANY_HOSTS: _("List at most 10 hosts"),
     BrandFault.ADDRESS: _(

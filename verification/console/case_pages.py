@@ -84,12 +84,14 @@ SOON = timedelta(hours=3)
 # The number of names of left-out cases that are shown for each reason
 MAX_NAMES = 20
 WHY_LEFT_OUT: dict[Unclear, Any] = {
-    Unclear.CLOSED: _("They need no decision any more."),
+    Unclear.CLOSED: _("They no longer need a decision."),
     Unclear.RUNNING: _("Their checks run again."),
     Unclear.TAKEN: _("A colleague has taken them."),
-    Unclear.DECIDED: _("A decision or proposal came before, or a person has to look."),
+    Unclear.DECIDED: _(
+        "They have a decision or proposal, or a person has to review them."
+    ),
     Unclear.SECOND: _("They need a second member."),
-    Unclear.FINDINGS: _("They have findings to look at, or no low risk."),
+    Unclear.FINDINGS: _("They have findings to look at, or their risk is not low."),
 }
 
 
@@ -256,7 +258,7 @@ def take_next(place: Place) -> HttpResponse:
     try:
         case = verbs.take_next(place.client, place.member, place.by.actor, held=held)
     except CaseRefused:
-        error = _("You got a report since this page was shown.")
+        error = _("You have taken a report since this page was shown.")
         return place.to("queue", error=error, query=f"holder={Holder.MINE}")
     if case is None:
         return place.to("queue", success=_("Nothing waits for you to take it."))

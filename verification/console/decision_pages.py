@@ -138,7 +138,7 @@ class DecisionForm(ChoicesForm):
                 self.add_error("codes", text)
         if typed.get("not_on_bureau"):
             if typed.get("status") != DecisionStatus.DECLINED:
-                self.add_error("not_on_bureau", _("This is for a decline alone"))
+                self.add_error("not_on_bureau", _("This is only for declines"))
             elif set(codes) & set(self.bureau_codes):
                 why = _("A reason that you chose comes from a credit bureau")
                 self.add_error("not_on_bureau", why)
@@ -254,7 +254,7 @@ REFUSALS: dict[Obstacle, Any] = {
 CONTRADICTED = _("Contradicts the result of %(checks)s")
 # Nobody can decide about such a report any more.
 FINAL_OBSTACLES = {Obstacle.ERASED, Obstacle.RESTRICTED, Obstacle.CANCELLED}
-SENT_BEFORE = _("You had sent this already. It was done once.")
+SENT_BEFORE = _("You sent this before. It was done once.")
 S = DecisionState
 OUTCOMES: dict[DecisionState, Any] = {
     S.PENDING: _("It is proposed. It counts once another member confirms it."),

@@ -133,7 +133,7 @@ class FiguresForm(ChoicesForm):
         last = min(self.cleaned_data["last"], today)
         # The period before would begin before the first year, which has no name.
         if first.year < 3 or not 0 <= (last - first).days < MAX_DAYS:
-            why = _("Choose past days: the last one after the first, %(days)s in all")
+            why = _("Choose past days: the last after the first, at most %(days)s days")
             self.add_error("last", why % {"days": MAX_DAYS})
             return None
         return Days(first, last)
@@ -328,7 +328,7 @@ def _charts(place: Place, figures: Figures) -> Iterator[Chart]:
     if figures.checks:
         yield _turnaround(figures)
     spent = _("Charges less what was given back, in %(currency)s.")
-    others = _("What subjects and other payers pay is not in it.")
+    others = _("It does not include what subjects and other payers pay.")
     yield bars(
         figures,
         "spend",

@@ -161,7 +161,7 @@ UNCHANGEABLE = _("It cannot be changed now.")
 REFUSALS: Refusals = {applications.NotEditable: UNCHANGEABLE}
 SUBMISSION_REFUSALS: Refusals = {
     applications.Incomplete: _("A document is missing."),
-    applications.NoContact: _("Say in the company's part where people reach you."),
+    applications.NoContact: _("Under the company, say how people can reach you."),
     InvalidRequest: _("The company cannot be checked as it is described. Correct it."),
     # Of the operator, who pays for the check
     InsufficientBalance: _("We cannot take it now. Submit it again later."),

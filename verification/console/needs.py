@@ -138,7 +138,7 @@ def _deliveries(place: Place, figures: Figures) -> Iterator[Need]:
     action, words = _("See why"), _("Their receiver was removed")
     if receiver and receiver.failing_since:
         since = format_nairobi(receiver.failing_since, "j M, H:i")
-        words = _("%(host)s has not taken an event since %(time)s")
+        words = _("%(host)s has not accepted an event since %(time)s")
         words %= {"host": host, "time": since}
     elif receiver and not receiver.enabled:
         words = _("Sending to %(host)s is off") % {"host": host}

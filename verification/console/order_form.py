@@ -69,12 +69,14 @@ FILE_FAULTS: dict[FileFault, Any] = {
     **FAULT_MESSAGES,
     FileFault.UNKNOWN: _("This file is neither CSV nor XLSX. Save it as one of these."),
     FileFault.DAMAGED: _(
-        "The file cannot be read. Save it anew, as XLSX or as CSV in UTF-8."
+        "The file cannot be read. Save it again, as XLSX or as CSV in UTF-8."
     ),
-    FileFault.BOMB: _("The file holds far more than rows. Copy these to a new one."),
+    FileFault.BOMB: _(
+        "The file holds much more than rows. Copy the rows to a new file."
+    ),
     FileFault.ACTIVE: _("The file has macros. Save it as XLSX without them."),
     FileFault.ENCRYPTED: _(
-        "The file has a password, or is of an old kind. Save it as XLSX without one."
+        "The file has a password or an old format. Save it as XLSX without a password."
     ),
     FileFault.INFECTED: _("A virus scanner refuses the file."),
     FileFault.TOO_LONG: _("The file has too many columns. Begin with the template."),
@@ -85,7 +87,7 @@ WITHDRAWN: dict[str, Any] = {
     "package": _("The chosen package is not offered any more"),
 }
 TOO_MANY_ROWS = format_lazy(
-    _("The file has more than {rows} rows. Divide it."), rows=MAX_ROWS
+    _("The file has more than {rows} rows. Split it."), rows=MAX_ROWS
 )
 NO_ROWS = _("The file has no row below its headings.")
 # A few words about each check. A check without an entry, and one whose
@@ -179,7 +181,9 @@ class ChoiceForm(ChoicesForm):
         super().__init__(typed, initial=initial, choices=choices)
         for name in choices:
             # Someone who edits the address of the page gets the choice again.
-            wrong = {"invalid_choice": WITHDRAWN.get(name, _("Choose one of the list"))}
+            wrong = {
+                "invalid_choice": WITHDRAWN.get(name, _("Choose one from the list"))
+            }
             self.fields[name].error_messages |= wrong
         packages = self.fields["package"].choices  # type: ignore[attr-defined]
         if len(packages) == 1 and not (typed and typed.get("package")):
@@ -437,7 +441,7 @@ class ColumnsForm(forms.Form):
                 widget=LongSelect,
                 initial=columns.inputs[number],
                 required=False,
-                error_messages={"invalid_choice": _("Choose one of the list")},
+                error_messages={"invalid_choice": _("Choose one from the list")},
             )
 
     def clean(self) -> dict[str, Any]:
@@ -445,7 +449,7 @@ class ColumnsForm(forms.Form):
         for name in self.names.values():
             one = self.cleaned_data.get(name, IGNORED)
             if one and one in chosen.values() and one != FULL_NAME:
-                self.add_error(name, _("Another column is this already"))
+                self.add_error(name, _("You chose this for another column already"))
             chosen[name] = one
         if not self.errors:
             for one in self.opened.missing(self.columns, self.offer):
@@ -475,7 +479,7 @@ def _field(one: Input) -> forms.Field:
             choices=[("", _("Choose one")), *choices],
             widget=LongSelect,
             required=False,
-            error_messages={"invalid_choice": _("Choose one of the list")},
+            error_messages={"invalid_choice": _("Choose one from the list")},
         )
     hint = one.hint
     if one.other:

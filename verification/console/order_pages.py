@@ -300,9 +300,7 @@ def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
         wait = _("Your order is being carried out. It stands in this list at once.")
         return place.to("reports", success=wait)
     if is_repeat:
-        done: Text = _(
-            "You had sent this already: it was ordered once, and this is it."
-        )
+        done: Text = _("You sent this before: it was ordered once, and this is it.")
     else:
         done = _("The draft is saved.") if is_draft else _ordered(place, choice, ids[0])
     return place.to_report(ids[0], success=done)

@@ -947,14 +947,14 @@ BY_KIND: dict[tuple[str, str], Any] = {
     ("DATE", "invalid-format"): _("Choose a day"),
     ("MOMENT", "invalid-format"): _("Choose a day and a time"),
     ("NUMBER", "invalid-type"): _("Enter a number"),
-    ("DATE", "out-of-range"): _("Choose a day that has passed, and not before 1900"),
-    ("MOMENT", "out-of-range"): _("Choose a time that has passed"),
+    ("DATE", "out-of-range"): _("Choose a past day, not before 1900"),
+    ("MOMENT", "out-of-range"): _("Choose a time in the past"),
     ("TEXT", "not-allowed-here"): _("This number is for the sandbox only"),
 }
 BY_CODE: dict[str, Any] = {
     **dict.fromkeys(("required", "missing-input"), REQUIRED_ERROR["required"]),
     "too-long": _("Use at most {most} characters"),
-    "invalid-choice": _("Choose one of the list"),
+    "invalid-choice": _("Choose one from the list"),
     "inactive-check": _("A chosen check is not offered any more"),
     "unknown-check": _("A chosen check is not offered any more"),
     "inactive-package": _("The chosen package is not offered any more"),

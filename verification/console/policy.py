@@ -197,7 +197,9 @@ class PolicyRuleForm(ChoicesForm):
         ]
         if fact in {Fact.FLAG, Fact.PACKAGE}:
             offered.sort(key=lambda one: str(one[1]))
-        choose = _("Choose a value") if offered else _("There is none to choose from")
+        choose = (
+            _("Choose a value") if offered else _("There is nothing to choose from")
+        )
         self.fields[f"value_{n}"] = forms.ChoiceField(
             label=label,
             choices=[*CHOOSE, *offered],

@@ -182,7 +182,7 @@ def why_of(decision: Decision) -> list[Text]:
     if version is None or not basis:
         return []
     if basis["isBroken"]:
-        return [_("The version of the policy named something that was gone.")]
+        return [_("The version of the policy named something that no longer exists.")]
     names = Names.of(version.workspace)
     said: Text = _("No rule decided, so a person reviews the report.")
     if false := basis.get("contradicted"):

@@ -72,7 +72,7 @@ CONSENT_GAPS = {
     ),
     ConsentGap.UNANSWERED: _("The subject has not agreed yet."),
     ConsentGap.EXPIRED: _("The subject did not answer in time. Send the link again."),
-    ConsentGap.REFUSED: _("The subject did not agree. Edit it to ask anew."),
+    ConsentGap.REFUSED: _("The subject did not agree. Edit it to ask again."),
     ConsentGap.OBJECTED: _("The subject has objected. Edit it with a newer consent."),
 }
 # The texts of CONSENT_OUTSTANDING are those of the gap, above.

@@ -109,7 +109,7 @@ class ReportFilters(FilterForm):
 
 
 NO_DATA_LINK = {
-    "NO_PERSON": _("The report is about no person who could be asked."),
+    "NO_PERSON": _("The report is not about a person who can be asked."),
     "NO_ADDRESS": _("The report has no address of its subject."),
     "ERASED": _("The details of the subject were erased."),
     "NOT_ME": _("The person at this address is not the subject."),

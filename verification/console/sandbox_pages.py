@@ -259,6 +259,6 @@ def _add_address(place: Place, form: SandboxAddressForm) -> bool:
             added = sandbox_addresses.add(place.member, channel, address, language)
             place.record("sandbox-address.added", added)
     except sandbox_addresses.TooManyAddresses:
-        error = _("So many addresses were added. Remove one, or go on tomorrow")
+        error = _("Too many addresses were added. Remove one, or go on tomorrow")
         form.add_error("address", error)
     return form.is_valid()

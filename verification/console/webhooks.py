@@ -111,7 +111,7 @@ REFUSALS: Refusals = {
     configuration.NotConfigured: _("There is no address that events are sent to."),
     redelivery.ConfigurationDisabled: _("Sending events is switched off."),
     redelivery.EventPurged: _(
-        "What it said is kept no longer, so it cannot be sent again."
+        "Its content is no longer kept, so it cannot be sent again."
     ),
     redelivery.EventRestricted: _(
         "The person objected to further use, so it cannot be sent again."

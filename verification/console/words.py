@@ -246,7 +246,7 @@ WORDS: dict[str, Mapping[str, Promise | str]] = {
     },
     "disabled": {
         Configuration.DisabledReason.GONE: _("Your server answered 410 Gone."),
-        Configuration.DisabledReason.FAILING: _("It took no event for five days."),
+        Configuration.DisabledReason.FAILING: _("It accepted no event for five days."),
     },
     "scope": {
         Scope.REPORTS_CREATE: _("Order reports"),

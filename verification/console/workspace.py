@@ -95,7 +95,7 @@ class SettingsForm(forms.Form):
         error_messages=REQUIRED_ERROR,
     )
     low_balance_at = forms.DecimalField(
-        label=_("Warn the owner when the balance is down to"),
+        label=_("Warn members when the balance is down to"),
         min_value=Decimal(0),
         max_digits=14,
         decimal_places=2,
@@ -213,7 +213,7 @@ def edit_names(place: Place) -> HttpResponse:
             form.add_error(None, _("These are the names that you have."))
         else:
             success = _(
-                "It is handed in. People see the old name until we have reviewed it."
+                "It is submitted. People see the old name until we have reviewed it."
             )
             return place.to("settings-name", success=success)
     shown = {"form": form, "change": names.newest_change(workspace)}

@@ -107,13 +107,13 @@ class Obstacle(StrEnum):
     PROPOSED = "A proposal about this report waits for a second member."
     DECIDED = (
         "Another decision about this report came first. Read it, and name its id in "
-        "`replaces` to decide anew."
+        "`replaces` to decide again."
     )
     NONE_COUNTS = (
         "No decision about this report counts or waits now. Leave `replaces` out."
     )
     ANSWERED = "Somebody confirmed, refused or withdrew it meanwhile."
-    CHANGED = "The findings have changed since it was proposed. Decide anew."
+    CHANGED = "The findings have changed since it was proposed. Decide again."
     SAME_PERSON = (
         "Another member has to confirm it: you, a key that you made or somebody with "
         "your e-mail address proposed it."

@@ -99,7 +99,7 @@ class PolicyObstacle(StrEnum):
     NO_DRAFT = _("Nothing was done: somebody switched the version on meanwhile.")
     NOT_ACTIVE = _("Nothing was done: the version is not active any more.")
     NO_RULES = _("Add a rule first.")
-    BROKEN = _("Nothing was done: a rule names something that is gone.")
+    BROKEN = _("Nothing was done: a rule names something that no longer exists.")
 
 
 class PolicyRefused(Exception):

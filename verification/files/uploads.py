@@ -26,20 +26,24 @@ MAX_NAME_LENGTH = 150
 FAULT_MESSAGES = {
     Fault.EMPTY: _("The file is empty. Choose another one."),
     Fault.TOO_LARGE: _("The file is larger than 10 MB. Choose a smaller one."),
-    Fault.UNKNOWN: _("This is no PDF, JPEG or PNG. Scan or save it as one of these."),
-    Fault.LIES: _("The file is not what its name says. Save it anew, as what it is."),
-    Fault.DAMAGED: _("The file cannot be read. Open it, and save it anew."),
-    Fault.BOMB: _("The file holds more than we open. Scan it anew, at 300 dpi."),
-    Fault.ACTIVE: _("The PDF runs something or carries files. Print it to a new PDF."),
+    Fault.UNKNOWN: _(
+        "This file is not a PDF, JPEG or PNG. Scan or save it as one of these."
+    ),
+    Fault.LIES: _(
+        "The content does not match the file's name. Save it again in the right format."
+    ),
+    Fault.DAMAGED: _("The file cannot be read. Open it, and save it again."),
+    Fault.BOMB: _("The file holds more than we can open. Scan it again, at 300 dpi."),
+    Fault.ACTIVE: _("The PDF has scripts or attachments. Print it to a new PDF."),
     Fault.ENCRYPTED: _("The PDF has a password. Save it without one."),
-    Fault.INFECTED: _("A virus scanner refuses the file. Scan the paper anew."),
+    Fault.INFECTED: _("A virus scanner refuses the file. Scan the paper again."),
     Fault.TOO_LONG: _("The PDF has more than 200 pages. Leave some out."),
 }
 LOGO_MESSAGES = {
     **FAULT_MESSAGES,
     Fault.TOO_LARGE: _("The logo is larger than 1 MB. Choose a smaller one."),
-    Fault.UNKNOWN: _("This is no PNG or JPEG. Save the logo as one of these."),
-    Fault.BOMB: _("The logo has more pixels than we open. Make it smaller."),
+    Fault.UNKNOWN: _("This file is not a PNG or JPEG. Save the logo as one of these."),
+    Fault.BOMB: _("The logo has too many pixels. Make it smaller."),
 }
 BUSY_MESSAGE = _("We cannot look into the file now. Send it again in a minute.")
 # The code of the error if the inspection did not take place.

@@ -179,7 +179,7 @@ class ApplicationAdmin(GoLiveAdmin):
 
     @dialog_verb(
         "Ask the register again",
-        "The check of the company has failed. It is run anew, at our own cost.",
+        "The check of the company has failed. It runs again, at our own cost.",
         "Check again",
         description="Check again",
         icon="replay",

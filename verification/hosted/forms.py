@@ -155,7 +155,7 @@ class DisputeForm(forms.Form):
 class GrantForm(forms.Form):
     """`shown` is the SHA-256 of the notice on the page, in `language`."""
 
-    error = _("Type your name as on your ID. If that fails, ask who sent the link")
+    error = _("Type your name as on your ID. If that fails, ask the sender of the link")
     name = TextField(
         min_length=2,
         max_length=200,

@@ -50,7 +50,7 @@ class NotificationAdmin(ReadOnlyAdmin):
     search_ids = ("id", "workspace")
     search_exact = ("cause", "provider_reference")
     actions = ["send_again"]
-    confirm = {"send_again": "Who has it already gets it a second time."}
+    confirm = {"send_again": "Anyone who has it already gets it a second time."}
     # The context holds a link, so no page shows it.
     fields = [
         "id",
@@ -108,7 +108,7 @@ def _send_again(message, by):
         _require_open_link(message)
     is_invitation = message.kind in (Kind.INVITATION, Kind.STAFF_INVITATION)
     if is_invitation and context and not _is_open_invitation(message):
-        raise NotResendable("Its link works no more: invite them again instead.")
+        raise NotResendable("Its link no longer works: invite them again instead.")
     outbox.send_again(message)
 
 

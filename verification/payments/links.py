@@ -73,7 +73,7 @@ class PaymentLinks(ClientLinks[Payment]):
         if not is_asked or row.status not in UNPAID_STATUSES:
             raise PaymentNotRenewable(PaymentStatus.EXPIRED if is_late else row.status)
         if is_consent_refused(report):
-            message = "The subject has not consented. Edit the draft to ask anew."
+            message = "The subject has not consented. Edit the draft to ask again."
             raise PaymentNotRenewable(row.status, message)
         if reason := blocked_check_reason(report):
             raise PaymentNotRenewable(row.status, f"Nobody can pay for it: {reason}")

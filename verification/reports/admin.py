@@ -445,8 +445,8 @@ class ReportAdmin(ReadOnlyAdmin):
         return "Done: payment link sent."
 
     @dialog_action(
-        "Take the PDF",
-        f"{REVEAL_NOTICE} The PDF tells all.",
+        "Download the PDF",
+        f"{REVEAL_NOTICE} The PDF masks nothing.",
         "Continue",
         ReasonForm,
         description="PDF",

@@ -248,7 +248,7 @@ class ReportItem(RequestShape):
     draft: StrictBool | None = None
     """Wins over the flag at the top of the body."""
     reuse: StrictBool | None = None
-    """False: run every check anew, even where an earlier result is still fresh. Left
+    """False: run every check, even where an earlier result is still fresh. Left
     out: reuse fresh results, but never those of the sandbox's reserved numbers, so that
     a test behaves the same each time. True: reuse those, too."""
     reference: formats.text(100) | None = None  # type: ignore[valid-type]

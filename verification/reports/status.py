@@ -96,7 +96,7 @@ class ConsentGap(StrEnum):
     )
     REFUSED = (
         "The subject has declined or withdrawn: edit the draft with a consent to ask "
-        "anew."
+        "again."
     )
     OBJECTED = (
         "The subject objected after the consent was given: edit the draft with a newer "

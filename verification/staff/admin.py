@@ -169,7 +169,7 @@ class WorkspaceAdmin(RevealingAdmin):
         note = {"workspace": workspace, "author": author, "text": typed["text"]}
         _, is_new = Note.objects.get_or_create(pk=typed["page"], defaults=note)
         if not is_new:
-            raise DecisionRefused("You had sent this already: the note is there once.")
+            raise DecisionRefused("You sent this before: the note is there once.")
         return "The note is added."
 
     @dialog_verb(

@@ -184,7 +184,7 @@ def read_entries(file: IO[bytes], name: str, head: FileHeader) -> Iterator[Entry
             if entry := format_.read(element):
                 yield entry
     except (ParseError, DefusedXmlException, ValueError, RecursionError) as e:
-        why = f"The file is no XML that can be read safely: {type(e).__name__}."
+        why = f"The file is not XML that can be read safely: {type(e).__name__}."
         raise UnreadableFile(why) from None
     stated, count = head.stated_count, head.read_count
     if stated is not None and stated != count:

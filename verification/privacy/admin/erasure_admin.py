@@ -58,7 +58,7 @@ class PersonForm(forms.ModelForm):
     def clean(self):
         cleaned = super().clean() or {}
         if not any(cleaned.get(name) for name in DOCUMENT_FIELDS):
-            raise ValidationError("Type at least one number of a document.")
+            raise ValidationError("Enter at least one number of a document.")
         if not self.errors:
             try:
                 # The request is saved with the form, by the admin.
