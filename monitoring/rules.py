@@ -293,5 +293,5 @@ def _rename_path(fault: Fault) -> Fault:
 def _hosted_consent_faults(consent: Mapping[str, Any]) -> list[Fault]:
     if consent.get("mode") != Consent.Mode.SERVICE_HOSTED:
         return []
-    detail = "Nobody can be asked before each run: attest that you have consent."
+    detail = "The subject is not asked before each run: attest that you have consent."
     return [Fault(("consent", "mode"), "not-allowed-here", detail)]

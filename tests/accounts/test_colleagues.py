@@ -423,7 +423,7 @@ def test_dialog_names_no_request_that_has_ended(superuser, admin_user):
 @pytest.mark.parametrize(
     ("ends", "message"),
     [
-        ("by", "You are no superuser any more."),
+        ("by", "You are no longer a superuser."),
         ("user", "They are deactivated."),
         ("factor", "They have "),
     ],
@@ -601,7 +601,7 @@ def test_superusers_cannot_remove_their_own_access(superuser, admin_user):
 
     answer = save(superuser, admin_user, "Finance")
 
-    assert "Nobody ends their own access" in answer.content.decode()
+    assert "You cannot end your own access" in answer.content.decode()
     url = dialog_url("deactivate", colleague(admin_user))
     assert superuser.get(url).status_code == 403
     press_button(superuser, "deactivate", colleague(admin_user), reason="Leaves")

@@ -80,7 +80,7 @@ def test_text_that_is_no_json_is_refused_with_its_place(api: Api):
         problem = api.raw("/reports", text).json()
 
         assert problem["code"] == "malformed-body"
-        assert problem["detail"].startswith("The body is no JSON from line 1, column ")
+        assert problem["detail"].startswith("The body is not JSON from line 1, column ")
         assert not LIBRARY_WORDS.search(problem["detail"])
 
 

@@ -473,7 +473,7 @@ def test_other_sheets_of_a_workbook_are_said_and_hidden_ones_are_not_read(sender
     page = sender.send(saved(workbook), "people.xlsx")
 
     assert "1 row without errors" in page
-    (warning,) = re.findall(r"We have read the sheet .*?</p>", page, re.DOTALL)
+    (warning,) = re.findall(r"We have read only the sheet .*?</p>", page, re.DOTALL)
     assert [n in warning for n in ["P", "Secret", "More", "Empty"]] == [
         *[True, True, True, False]
     ]
@@ -499,7 +499,7 @@ def test_text_that_is_not_sure_is_a_fault_of_its_cell(sender):
 
     (found,) = faults(sender.send(content.decode().encode("mac_roman")))
 
-    assert found.startswith("Row 2, Full name: We cannot read this text for sure")
+    assert found.startswith("Row 2, Full name: We cannot read this text reliably")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -72,7 +72,7 @@ WRONG_FIELDS = [
     ({"colour": "#ffd100"}, "its contrast is 1.2:1 and must be 4.5:1"),
     ({"contact_line": "See acacia.example"}, "Use no links"),
     ({"contact_line_sw": "Tuma PIN"}, "Do not mention PINs"),
-    ({"return_hosts": "127.0.0.1"}, "This is none: 127.0.0.1"),
+    ({"return_hosts": "127.0.0.1"}, "This is not one: 127.0.0.1"),
     ({"return_url": "https://evil.example/"}, "List its host above first"),
     ({"return_url": f"http://{HOST}/"}, "Enter a public https address"),
     ({"logo": "svg"}, "This file is not a PNG or JPEG"),

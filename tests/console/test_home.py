@@ -90,7 +90,7 @@ def test_failed_deliveries_name_the_receiver_and_since_when(
 
     (need,) = needs(owner)
     assert re.fullmatch(
-        r"1 webhook delivery failed hooks\.acacia\.test has not taken an event"
+        r"1 webhook delivery failed hooks\.acacia\.test has not accepted an event"
         r" since \d+ \w+, \d\d:\d\d",
         need,
     )

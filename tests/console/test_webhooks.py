@@ -218,7 +218,7 @@ def test_delivery_page_says_what_each_attempt_came_to(owner, api):
     # Ids in the page may have the other digits.
     places = [html.index(words) for words in ("502 Bad Gateway", "No answer in time")]
     assert places == sorted(places)
-    assert "has not taken an event 2 times in a row" in html
+    assert "has not accepted an event 2 times in a row" in html
     assert "Wanjiku Kamau" in html
 
     update_delivery(delivery, status_code=502)

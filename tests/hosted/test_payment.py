@@ -196,7 +196,7 @@ def test_late_payment_of_a_suspended_workspace_counts(api: Api):
     page = visitor.reload()
     assert "You paid KES 250.00" in page
     assert "The checks are paused at the moment" in page
-    assert "Ukaguzi hauendelei kwa sasa" in in_kiswahili(visitor)
+    assert "Ukaguzi umesimama kwa sasa" in in_kiswahili(visitor)
     assert visitor.checkout.is_counted
 
 

@@ -251,7 +251,7 @@ def _lock_user(user: User, *, by: User) -> User:
     """
     lock_superusers()
     if not superusers().filter(pk=by.pk).exists():
-        raise StaffChangeRefused("You are no superuser any more.")
+        raise StaffChangeRefused("You are no longer a superuser.")
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if not user.is_active:
         raise StaffChangeRefused("They are deactivated.")
@@ -315,7 +315,9 @@ def require_another_superuser(user: User, *, by: User) -> None:
     """Raise StaffChangeRefused for oneself, and for the last superuser."""
     lock_superusers()
     if user.pk == by.pk:
-        raise StaffChangeRefused("Nobody ends their own access: ask another superuser.")
+        raise StaffChangeRefused(
+            "You cannot end your own access: ask another superuser."
+        )
     is_one = superusers().filter(pk=user.pk).exists()
     others = superusers().exclude(pk=user.pk)
     # A superuser without a password may have no way in.

@@ -106,7 +106,7 @@ def parse_json_object(raw: bytes) -> dict[str, Any]:
                 raise _malformed(f"At {pointer(*steps)}: {fault.reason}.")
     except json.JSONDecodeError as error:
         raise _malformed(
-            f"The body is no JSON from line {error.lineno}, column {error.colno} on: "
+            f"The body is not JSON from line {error.lineno}, column {error.colno} on: "
             "look for a missing or wrong quote, comma or bracket there."
         ) from None
     except RecursionError:

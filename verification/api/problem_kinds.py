@@ -109,7 +109,7 @@ _PROBLEM_KINDS = [
     ProblemKind(
         "sandbox-only",
         403,
-        "This works in the sandbox alone",
+        "This works only in the sandbox",
         "The address acts on the sandbox, and the API key is a live one.",
         "Use a test key, which begins with vrf_test_. Nothing acts on production this "
         "way.",
@@ -164,8 +164,8 @@ _PROBLEM_KINDS = [
         "The report cannot be retried now",
         "Only a report that has ended with failed checks can be retried, while its "
         "consent holds, these checks are offered and its payer has no money back.",
-        "Wait until the report has ended. The detail names another reason: if that "
-        "stays, order a new report.",
+        "Wait until the report has ended. If the detail names a reason that stays, "
+        "order a new report.",
     ),
     ProblemKind(
         "report-not-decidable",
@@ -213,15 +213,15 @@ _PROBLEM_KINDS = [
         "sandbox-action-not-possible",
         409,
         "The action is not possible now",
-        "The state of the object does not take this action, and nothing was changed.",
-        "“possible” names the actions that it takes now. Read the object, as somebody "
+        "The state of the object does not allow this action, and nothing was changed.",
+        "“possible” names the actions that it allows now. Read the object, as somebody "
         "else may have been faster.",
     ),
     ProblemKind(
         "nothing-due",
         409,
         "Nothing is due",
-        "Nothing is due for the object that could be done now, or a job or another "
+        "Nothing is due for the object now, or a job or another "
         "skip has just done it. Nothing was changed.",
         "Read what comes next at the address that ends with /next.",
     ),

@@ -93,8 +93,8 @@ LAUNCH_REMEDIES = {
     LaunchObstacle.PAYMENT_OUTSTANDING: "It is not paid for: send the payer the "
     "paymentUrl. A draft that was free when it was made, or whose payer got money "
     "back, gets one by an edit.",
-    LaunchObstacle.NOT_A_DRAFT: "Only a draft can be launched, and this report is one "
-    "no more.",
+    LaunchObstacle.NOT_A_DRAFT: "Only a draft can be launched, and this report is no "
+    "longer one.",
 }
 
 

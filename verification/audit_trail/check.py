@@ -224,7 +224,7 @@ def _unsealed_faults(explained: Collection[str]) -> Iterator[str]:
     for fault in sorted(explained):
         is_of_seal = fault.startswith("Event ") and " has no seal: " in fault
         if is_of_seal and fault not in found:
-            yield f"This was explained and is so no more: {fault}"
+            yield f"This was explained and is no longer so: {fault}"
 
 
 def _log(message: str, **facts: Any) -> None:

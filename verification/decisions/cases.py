@@ -67,7 +67,7 @@ class CaseObstacle(StrEnum):
     """Why a verb is refused."""
 
     TAKEN = "Somebody took the case, or gave it back, meanwhile."
-    HOLDS_MORE = "The member has got a case meanwhile."
+    HOLDS_MORE = "The member has taken a case meanwhile."
     CLOSED = "The report does not wait for a decision any more."
     TOO_MANY = f"The report has {MAX_NOTES} notes, and takes no more."
 

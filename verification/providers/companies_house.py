@@ -59,7 +59,7 @@ LINES = (
     "postal_code",
     "country",
 )
-SEVERAL = "Several companies fit, so that none was taken."
+SEVERAL = "Several companies match, so none was taken."
 NO_NAME = "The register has no such number, and no company of this name."
 
 

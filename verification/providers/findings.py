@@ -337,7 +337,7 @@ def company_finding(
     clear = "The company is registered and active." if known else NOT_COMPARED
     clear = record.doubt or (clear if is_told else NO_STATE)
     if by_name:
-        clear = "A company of this name was found, and not under this number."
+        clear = "A company of this name was found, but not under this number."
     return build_finding(
         source,
         summary=worst_message(flags, clear),

@@ -46,7 +46,7 @@ ENDED = {"MERGED", "RETIRED"}
 VOID = {"ANNULLED", "CANCELLED", "DUPLICATE"}
 LINES = ("addressLines", "city", "region", "postalCode", "country")
 NO_LEI = "No record was found. Most companies have no identifier there."
-SEVERAL = "Several records fit, so that none was taken."
+SEVERAL = "Several records match, so none was taken."
 VOIDED = "The record has been withdrawn by the register."
 
 

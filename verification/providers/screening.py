@@ -17,15 +17,15 @@ from verification.values.local_time import utc_text
 
 SANCTIONS, WATCHLIST, PEP = "SANCTIONS_HIT", "WATCHLIST_HIT", "PEP_HIT"
 MESSAGES = {
-    SANCTIONS: "Sanctions lists have a like name",
-    WATCHLIST: "Watch lists have a like name",
-    PEP: "Lists of people in public office, or close to them, have a like name",
+    SANCTIONS: "Sanctions lists have a similar name",
+    WATCHLIST: "Watch lists have a similar name",
+    PEP: "Lists of people in public office, or close to them, have a similar name",
 }
 # Topic of an entry -> flag. Any other topic, or none, is a WATCHLIST_HIT.
 TOPICS = {"sanction": SANCTIONS, "role.pep": PEP, "role.rca": PEP, "role.pol": PEP}
 # Hits in the details, and lists in a flag's message. The count has all hits.
 MOST_SHOWN, MOST_NAMED = 20, 5
-CLEAR = "The lists have no entry of a like name."
+CLEAR = "The lists have no entry with a similar name."
 
 
 @dataclass(frozen=True, slots=True)
