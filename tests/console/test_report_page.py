@@ -1,13 +1,18 @@
 """The page of a report: what was found against what was given, and what happened."""
 
+import ast
 import gzip
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from html import escape
+from pathlib import Path
 
 import pytest
+from django.apps import apps
 from django.utils.timezone import now
 
+from tests.world import staff
 from tests.world.clients import HOSTED, erase, person
 from tests.world.corrections import create_wrong_report, dispute, reviewer
 from tests.world.decisions import create_ready_report, set_service_level
@@ -18,6 +23,7 @@ from verification.console.finding_cards import result_context
 from verification.console.reports import HAPPENED, timeline_of
 from verification.db.ids import uuid7
 from verification.privacy import corrections
+from verification.privacy.models import Disclosure
 from verification.reports.models import Report
 from verification.reports.status import record_note
 from verification.sources.health import Health
@@ -198,6 +204,46 @@ def test_timeline_has_words_and_names_keys(api):
     assert str(entries[-1].by) == f"the key “{api.key.name}”"
 
 
+# Functions that write the timeline, and which of their arguments is the reason
+WRITERS = {"Transition": 2, "end_early": 2, "record_note": 1, "record_change": 1}
+
+
+def written_reasons() -> Iterator[str]:
+    """Yield the reasons in calls of WRITERS, also by a name that the file assigns."""
+    root = Path(apps.get_app_config("reports").path).parent
+    for path in [*root.rglob("*.py"), *root.parent.glob("monitoring/*.py")]:
+        nodes = [*ast.walk(ast.parse(path.read_text()))]
+        assigned = [
+            pair
+            for node in nodes
+            if isinstance(node, ast.Assign)
+            for pair in pairs_of(node.targets[0], node.value)
+        ]
+        for node in nodes:
+            place = WRITERS.get(getattr(getattr(node, "func", None), "id", ""))
+            if place is None:
+                continue
+            given = ast.unparse(node.args[place])
+            values = [node.args[place], *(v for name, v in assigned if name == given)]
+            yield from (one.value for one in values if isinstance(one, ast.Constant))
+
+
+def pairs_of(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        return [
+            (ast.unparse(name), one)
+            for name, one in zip(target.elts, value.elts, strict=True)
+        ]
+    return [(ast.unparse(target), value)]
+
+
+def test_timeline_has_words_for_each_reason_that_is_written():
+    reasons = set(written_reasons())
+
+    assert {"launched", "payment expired", "subject objected"} <= reasons
+    assert reasons - HAPPENED.keys() == set()
+
+
 def test_open_page_is_refreshed_only_once_the_report_moves_on(owner, api):
     made = api.create(person())["id"]
     html = owner.page("reports-detail", report=made)
@@ -302,6 +348,18 @@ def test_erased_report_shows_its_certificate_and_no_details(owner, api):
     assert "Not scored" not in words + plain(owner.page("reports"))
     assert "None Nothing can be decided any more." in words
     assert "None yet" not in words
+
+
+def test_document_of_an_erased_report_is_not_rendered(owner, api):
+    made = create_ready_report(api)
+    erase(api, made)
+
+    answer = owner.get("reports-pdf", report=made)
+
+    assert answer["Location"] == owner.url("reports-detail", report=made)
+    said = ["The details of the subject were erased."]
+    assert staff.take_messages(answer) == said
+    assert not Disclosure.objects.filter(channel="PDF").exists()
 
 
 def test_pages_show_unusual_names(owner, api):

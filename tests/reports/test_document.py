@@ -30,7 +30,7 @@ from verification.reports.status import record_note
 # Entries of the timeline whose words are those of the new status
 MOVES = {
     *("created", "launched", "retried", "paid", "cancelled", ERASED),
-    "created without the referee",
+    *("created without the referee", "retention is over"),
     *("consent granted", "consent declined", "consent expired", "payment expired"),
     # Of earlier versions
     "correction in_review",

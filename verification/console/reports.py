@@ -330,6 +330,8 @@ def _kept_text(report: Report) -> str:
 @member_required()
 def pdf(place: Place, report: UUID) -> HttpResponse:
     found = place.get_report(report)
+    if found.erased_at:
+        return place.to_report(found.pk, error=NO_DATA_LINK["ERASED"])
     place.record("report.pdf-downloaded", found)
     place.disclose([found.pk], Channel.PDF)
     document = report_pdf(found, get_language() or "en")
@@ -390,6 +392,7 @@ HAPPENED: dict[str, State] = {
     "payment expired": State(_("Not paid in time"), "is-bad", "alarm-clock"),
     ERASED: State(_("The details of the subject were erased"), "", "trash-2"),
     "cancelled": State(_("Cancelled"), "", "ban"),
+    "retention is over": State(_("Cancelled, as it is kept no longer"), "", "ban"),
     "decided": State(_("Decided"), "is-ok", "gavel"),
     "decision proposed": State(_("A decision was proposed"), "is-wait", "users"),
     "proposal refused": State(_("The proposal was refused"), "", "x"),
