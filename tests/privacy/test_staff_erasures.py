@@ -1,10 +1,15 @@
 """Erasures by staff: who requests, who approves, and where the person is found."""
 
+from typing import Any
+from uuid import UUID
+
 import pytest
 from django.test import Client
 from django.utils.timezone import now
 
-from tests.world.clients import Api, person, request_erasure
+from monitoring.models import Rule
+from tests.world.clients import Api, erase, person, request_erasure
+from tests.world.rules import store_rule
 from tests.world.staff import change_url, list_url, take_messages
 from tests.world.threads import run_at_once
 from verification.backoffice.approvals import StaffActor
@@ -13,7 +18,8 @@ from verification.backoffice.models import AuditEvent
 from verification.db.ids import uuid7
 from verification.privacy import staff_erasures
 from verification.privacy.erasure import erase_person
-from verification.privacy.models import Erasure, StaffErasure
+from verification.privacy.erasure import request_erasure as request_erasure_of
+from verification.privacy.models import Erasure, Origin, StaffErasure
 from verification.privacy.staff_erasures import StaffErasureRefused
 
 GRACE, WANGARI = StaffActor(1, "staff grace"), StaffActor(2, "staff wangari")
@@ -69,6 +75,49 @@ def test_subject_of_a_report_is_erased_in_its_workspace(api: Api, another_api: A
 
     assert api.report(first)["erasedAt"] is not None
     assert another_api.report(second)["erasedAt"] is None
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+def test_approval_erases_what_the_request_found_when_the_link_to_it_is_erased(
+    api: Api, by_number: bool
+):
+    by_pin: dict[str, Any] = {"kraPin": "A123456789B", "idNumber": None}
+    subjects = (person(kraPin="A123456789B"), person(**by_pin), person(**by_pin))
+    link, other, edited = (
+        api.create({**one, "checksRequested": ["KRA_PIN"], "draft": True})["id"]
+        for one in subjects
+    )
+    rule = store_rule(api, "KRA_PIN", subject=person(**by_pin)["subject"])
+    if by_number:
+        row = staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
+    else:
+        row = staff_erasures.request_for_report(UUID(link), "A letter", by=GRACE)
+    stranger = person(fullName="Peter Otieno", **by_pin)
+    somebody = person(fullName="Otieno Ouma", idNumber="87654321")["subject"]
+    api.post(f"/reports/{edited}/draft", {"subject": somebody})
+    later = api.create(person(fullName="Wanjiku K."))["id"]
+    left = api.create(stranger | {"checksRequested": ["KRA_PIN"]})["id"]
+    narrow = request_erasure_of(link, Origin.SUBJECT, requested_by="subject")
+    erase_person(str(narrow.pk))
+    assert api.report(other)["erasedAt"] is None
+
+    row = staff_erasures.approve(row.pk, by=WANGARI)
+    carry_out()
+
+    assert row.report_count == 3
+    assert all(api.report(one)["erasedAt"] for one in (other, later))
+    assert not any(api.report(one)["erasedAt"] for one in (edited, left))
+    assert not Rule.objects.filter(pk=rule.pk).exists()
+    assert (row.found_ids, row.subject_ids) == (None, None)
+
+
+def test_approval_is_refused_when_everything_is_erased(api: Api):
+    made = api.create(person())["id"]
+    row = staff_erasures.request_for_report(made, "A letter", by=GRACE)
+    erase(api, made)
+
+    with pytest.raises(StaffErasureRefused, match="erased already"):
+        staff_erasures.approve(row.pk, by=WANGARI)
 
 
 def test_requester_cannot_approve(api: Api):

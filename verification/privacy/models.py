@@ -329,6 +329,11 @@ class StaffErasure(DatedRow):
     # The number of reports found, and of their workspaces.
     report_count = models.PositiveIntegerField()
     workspace_count = models.PositiveIntegerField()
+    # The reports and rules that the request found, and the ids of the numbers that led
+    # to them, first that of the report: each may be erased before the approval. Null
+    # once it is decided.
+    found_ids = ArrayField(models.UUIDField(), null=True, editable=False)
+    subject_ids = KeyedUUIDsField(models.UUIDField(), null=True, editable=False)
     # Erasures that another request had begun when this one was approved.
     earlier_erasures = ArrayField(
         models.UUIDField(), default=list, db_default=[], editable=False

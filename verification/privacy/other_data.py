@@ -165,8 +165,8 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     "privacy_retentionrun": {CODES: "report_ids rule_ids"},
     "privacy_signingkey": CODES,
     "privacy_stafferasure": {
-        DECIDED: "person",
-        CODES: "earlier_erasures",
+        DECIDED: "person subject_ids",
+        CODES: "earlier_erasures found_ids",
         STAFF: "reason",
         ACTORS: "requested_by decided_by",
     },

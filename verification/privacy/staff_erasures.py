@@ -7,7 +7,7 @@ that the numbers are not kept for ever.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
@@ -28,7 +28,7 @@ from verification.jobs.claims import sweep
 from verification.jobs.queue import job
 from verification.privacy.erasure import ErasureHeld, open_erasure
 from verification.privacy.models import Origin, StaffErasure
-from verification.privacy.people import Person, carrying, is_held
+from verification.privacy.people import Found, Person, carrying, is_held
 from verification.reports.models import IDENTIFIERS, Report, Subject
 from verification.reports.status import lock_person, locked_reports
 from verification.values.clock import now
@@ -81,6 +81,10 @@ def _save(
         raise StaffErasureRefused("A report about this person is held.")
     row.report_count = sum(len(found.reports) for found in everything)
     row.workspace_count = len({person.workspace.pk for person in people})
+    rows = [one for found in everything for one in (*found.reports, *found.rules)]
+    row.found_ids = [one.pk for one in rows]
+    further = {one for found in everything for one in found.subject_ids}
+    row.subject_ids = [*dict.fromkeys([*(one.subject_id for one in people), *further])]
     row.reason, row.requested_by, row.requested_by_user = reason, by.name, by.user or 0
     row.save(force_insert=True)
     return row
@@ -91,15 +95,21 @@ def approve(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
     """Start the erasures. Raises StaffErasureRefused, also while a report is held."""
     row = _lock(erasure_id)
     record_approval(row, by, StaffErasureRefused)
-    people = [Person.of(row.report)] if row.report else _find(row.person or {})
-    if row.report and row.report.erased_at:
-        raise StaffErasureRefused("The report is erased already.")
-    lock_person(*(one for person in people for one in person.find().subject_ids))
-    for person in people:
+    ids = row.subject_ids or []
+    if row.report and row.report.erased_at and ids:
+        # Nothing else tells whose the report was.
+        row.report.subject_id = ids[0]
+    people = [Person.of(row.report)] if row.report else _find(row.person or {}, ids)
+    lock_person(*(one for person in people for one in person.find().subject_ids), *ids)
+    everything = [(person, _find_again(row, person)) for person in people]
+    left = [(one, found) for one, found in everything if found.reports or found.rules]
+    if not left:
+        raise StaffErasureRefused("Everything about this person is erased already.")
+    for person, found in left:
         try:
             erasure = open_erasure(
                 person,
-                person.find(),
+                found,
                 Origin.STAFF,
                 row.requested_by,
                 report=row.report,
@@ -109,7 +119,8 @@ def approve(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
             raise StaffErasureRefused("A report about this person is held.") from e
         if erasure.staff_erasure_id != row.pk:
             row.earlier_erasures.append(erasure.pk)
-    row.status, row.person = StaffErasure.Status.APPROVED, None
+    row.status = StaffErasure.Status.APPROVED
+    row.person = row.found_ids = row.subject_ids = None
     row.save()
     return row
 
@@ -119,7 +130,8 @@ def reject(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
     """Reject the request; its requester may too."""
     row = _lock(erasure_id)
     record_rejection(row, by, StaffErasureRefused)
-    row.status, row.person = StaffErasure.Status.REJECTED, None
+    row.status = StaffErasure.Status.REJECTED
+    row.person = row.found_ids = row.subject_ids = None
     row.save()
     return row
 
@@ -149,9 +161,30 @@ def _lock(erasure_id: UUID) -> StaffErasure:
     return rows.select_related("report__workspace").get(pk=erasure_id)
 
 
-def _find(person: Mapping[str, str]) -> list[Person]:
+def _find_again(row: StaffErasure, person: Person) -> Found:
+    """Return what is found now, and what the request found and is still there."""
+    found, ids = person.find(), {*(row.subject_ids or [])}
+    scope = {"workspace": person.workspace, "environment": person.environment}
+    # A draft may name another person by now.
+    reports = Report.objects.filter(
+        carrying(ids), **scope, pk__in=row.found_ids or [], erased_at=None
+    )
+    rules = Rule.objects.filter(**scope, pk__in=row.found_ids or [], subject_id__in=ids)
+    theirs = {one for report in reports for one in report.subject_ids}
+    theirs |= {rule.subject_id for rule in rules}
+    return Found(
+        [*{*found.reports, *reports}],
+        [*{*found.rules, *rules}],
+        found.subject_ids | (theirs & ids),
+    )
+
+
+def _find(
+    person: Mapping[str, str], further_ids: Collection[UUID] = ()
+) -> list[Person]:
     """Return the person in each workspace and environment with reports or rules.
 
+    `further_ids` are ids that an earlier search found, whose rows may be erased.
     The keyed id of a subject is another one in each of them.
     """
     shared = {name: person[name] for name in ("subjectType", "country")}
@@ -170,5 +203,5 @@ def _find(person: Mapping[str, str]) -> list[Person]:
     reports = Report.objects.filter(carrying(list(known)), erased_at=None)
     rules = Rule.objects.filter(subject_id__in=list(known), created_at__lte=now())
     found = {one for report in reports for one in report.subject_ids}
-    found |= {*rules.values_list("subject_id", flat=True)}
+    found |= {*rules.values_list("subject_id", flat=True), *further_ids}
     return [Person(*known[one], one) for one in sorted(found & {*known})]
