@@ -4,8 +4,10 @@ Insiders of a company do not decide on its application.
 """
 
 import re
+from datetime import timedelta
 
 import pytest
+import time_machine
 from django.contrib.auth.models import Group, User
 from django.core import mail
 from django.db import IntegrityError, transaction
@@ -14,6 +16,8 @@ from django.utils.timezone import now
 
 from tests.files.samples import pdf
 from tests.golive.applications import (
+    COMPANY,
+    DETAILS,
     NAME,
     PDF,
     by,
@@ -22,6 +26,7 @@ from tests.golive.applications import (
     reviewer,
     submitted,
 )
+from tests.golive.test_applications import stored
 from tests.world.clients import person
 from tests.world.members import create_member
 from tests.world.staff import (
@@ -40,7 +45,12 @@ from verification.backoffice.widgets import NOT_OFFERED
 from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckResult
 from verification.golive import applications, review
-from verification.golive.applications import WrongStatus
+from verification.golive.applications import (
+    APPROVED_RETENTION,
+    RETENTION,
+    WrongStatus,
+    erase_old_applications,
+)
 from verification.golive.models import Application, DocumentKind
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Kind, Notification
@@ -50,6 +60,7 @@ from workspaces.create import OPERATOR_ID
 from workspaces.models import Account, ApiKey, Member, Workspace
 
 pytestmark = pytest.mark.django_db
+DAY = timedelta(days=1)
 SENT = {"_form_submitted": "on"}
 KEY = re.compile(r"vrf_live_[0-9A-Za-z]{38}")
 PERSONAL = ["P051234567X", "grace@acacia.test", "+254712345678", "owner@people.test"]
@@ -341,6 +352,92 @@ def test_database_refuses_what_the_verbs_refuse(owner):
     ):
         with pytest.raises(IntegrityError, match=refusal), transaction.atomic():
             mine.update(**wrong)
+
+
+def rejected(member: Member) -> Application:
+    return review.reject(in_review(member).pk, by(reviewer()), "Too old")
+
+
+def approved(member: Member) -> Application:
+    return review.approve(in_review(member).pk, by(reviewer()))
+
+
+def erase_after(time: timedelta) -> None:
+    with time_machine.travel(now() + time):
+        erase_old_applications()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("create", "is_suspended", "retention"),
+    [
+        (draft, False, RETENTION),
+        (rejected, False, RETENTION),
+        (submitted, True, RETENTION),
+        (approved, True, APPROVED_RETENTION),
+    ],
+)
+def test_old_application_loses_details_and_documents(
+    owner, office, create, is_suspended, retention
+):
+    application = create(owner.member)
+    if is_suspended:
+        owner.workspace.suspend("Closed")
+    erase_after(retention - DAY)
+    application.refresh_from_db()
+    assert application.details
+    assert application.documents.count() == len(stored()) == 4
+
+    erase_after(retention + DAY)
+
+    assert stored() == []
+    assert not application.documents.exists()
+    left = Application.objects.filter(pk=application.pk)
+    assert [a.details for a in left] == [None] * (create != draft)
+    assert owner.page("golive")
+    for row in left:
+        assert "Erased, as their retention is over." in read_page(
+            office, change_url(row)
+        )
+        reveal(office, row, "KYB")
+        assert NAME in read_page(office, change_url(row))
+
+
+@pytest.mark.parametrize("create", [submitted, in_review, approved])
+def test_application_of_an_open_workspace_stays(owner, create):
+    application = create(owner.member)
+
+    erase_after(2 * APPROVED_RETENTION)
+
+    application.refresh_from_db()
+    assert application.details
+
+
+def test_draft_counts_from_its_last_change(owner):
+    application = draft(owner.member)
+    with time_machine.travel(now() + RETENTION / 2):
+        draft(owner.member, address="Kenyatta Avenue 2")
+
+    erase_after(RETENTION + DAY)
+
+    assert Application.objects.get() == application
+
+
+def test_erased_application_can_only_be_rejected(owner):
+    application = in_review(owner.member)
+    owner.workspace.suspend("Closed")
+    erase_after(RETENTION + DAY)
+    owner.workspace.resume()
+
+    with pytest.raises(review.DecisionRefused, match="are erased"):
+        review.approve(application.pk, by(reviewer()))
+
+    review.reject(application.pk, by(reviewer()), "Too old")
+    assert owner.page("golive-company")
+    owner.post("golive-again")
+    assert "reach you" in owner.messages_after("golive-submit", {"confirmed": "on"})[-1]
+    owner.post("golive-company", COMPANY)
+    assert Application.objects.get(status="DRAFT").details == DETAILS
 
 
 @pytest.mark.parametrize("role", ["Operations", "Finance"])

@@ -13,7 +13,13 @@ from tests.providers.test_every_source import CREDENTIALS
 from tests.world.clients import Api, approve_workspace
 from verification.accounts.models import UNCONFIRMED_LIFETIME
 from verification.jobs.schedules import SCHEDULES
-from verification.privacy.other_data import DECIDED, NOT_OF_SUBJECTS, RULES, UPLOADS
+from verification.privacy.other_data import (
+    APPLICATIONS,
+    DECIDED,
+    NOT_OF_SUBJECTS,
+    RULES,
+    UPLOADS,
+)
 from verification.privacy.personal_data import TABLES
 from verification.privacy.processing_record import APART, EARLIER, PURGES
 from verification.providers import registry
@@ -53,7 +59,7 @@ def test_record_names_each_table_whose_rows_go_apart_from_reports():
     apart = {
         name
         for name, why in NOT_OF_SUBJECTS.items()
-        if isinstance(why, dict) and {RULES, DECIDED, UPLOADS} & set(why)
+        if isinstance(why, dict) and {RULES, DECIDED, UPLOADS, APPLICATIONS} & set(why)
     }
 
     assert apart == {model._meta.db_table for model in APART}

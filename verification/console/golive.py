@@ -128,7 +128,7 @@ class CompanyForm(forms.Form):
 
 def initial_of(application: Application) -> dict[str, str]:
     """Return the initial values of CompanyForm."""
-    details = {to_snake(name): v for name, v in application.details.items()}
+    details = {to_snake(name): v for name, v in (application.details or {}).items()}
     return {"company_name": application.company_name, **details}
 
 

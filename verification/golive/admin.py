@@ -304,8 +304,8 @@ def review_of(application: Any) -> dict[str, Any]:
     results = results.filter(report=application.report_id, name=COMPANY_CHECK)
     result = results.first() if application.report_id else None
     finding = (result and result.finding) or {}
-    country = country_name(application.details.get("country", ""), "en")
-    details = application.details | {"country": country}
+    details = application.details or {}
+    details = details | {"country": country_name(details.get("country", ""), "en")}
     members = workspace.members.select_related("user").order_by("created_at", "id")
     earlier = workspace.applications.exclude(pk=application.pk).order_by("-id")
     # The operator orders the checks of all companies: a number is one subject there.

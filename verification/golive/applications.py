@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -11,13 +12,24 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import CharField, Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Cast
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused
+from verification.backoffice.models import AuditEvent
 from verification.checks.models import ResultStatus
 from verification.files.inspection import InspectedFile
 from verification.files.storage import StoredFile, delete_unused, store
-from verification.golive.models import Application, Document, DocumentKind, Status
+from verification.golive.models import (
+    WAITING,
+    Application,
+    Document,
+    DocumentKind,
+    Status,
+)
+from verification.jobs.claims import sweep
+from verification.jobs.queue import job
 from verification.reports.create import create_reports
 from verification.reports.models import Report
 from verification.reports.request import (
@@ -50,6 +62,10 @@ FIELD_PREFIXES = {
     Status.APPROVED: "decided",
     Status.REJECTED: "decided",
 }
+# How long details and documents are kept. Of an approved company from the closure or
+# suspension of its workspace: the law on money laundering demands seven years of banks.
+# Of others from the last change, the rejection, or the suspension.
+APPROVED_RETENTION, RETENTION = timedelta(days=7 * 365 + 2), timedelta(days=365)
 COMPANY_CHECK = "BUSINESS_VERIFICATION"
 # The actor of the company's report.
 ACTOR = "go-live"
@@ -143,7 +159,7 @@ def begin_again(member: Member, by: ActingUser) -> Application:
     application = Application.objects.create(
         workspace=member.workspace,
         company_name=before.company_name,
-        details=before.details,
+        details=before.details or {},
     )
     _copy_documents(before.documents.all(), application)
     _record("begun-again", by, application)
@@ -185,7 +201,7 @@ def submit(
         workspace = application.workspace
         if workspace.is_suspended:
             raise WorkspaceSuspended
-        if not application.details.get("publicContact"):
+        if not (application.details or {}).get("publicContact"):
             raise NoContact
         kinds = application.documents.values_list("kind", flat=True)
         if set(kinds) != set(DocumentKind.values):
@@ -207,10 +223,7 @@ def _replace_document(
     application = _lock_draft(member)
     if application is None:
         raise NotEditable
-    replaced = application.documents.filter(kind=kind)
-    for file_name in replaced.values_list("file", flat=True):
-        transaction.on_commit(partial(delete_unused, file_name, Document))
-    replaced.delete()
+    _delete_documents(application.documents.filter(kind=kind))
     return Document.objects.create(
         application=application,
         kind=kind,
@@ -221,6 +234,13 @@ def _replace_document(
         data_key=stored.data_key,
         uploaded_by=member.user,
     )
+
+
+def _delete_documents(documents: QuerySet[Document]) -> None:
+    """Delete the rows, and after the commit the files that no other row names."""
+    for name in documents.values_list("file", flat=True):
+        transaction.on_commit(partial(delete_unused, name, Document))
+    documents.delete()
 
 
 def _lock_draft(member: Member) -> Application | None:
@@ -280,6 +300,8 @@ def change_status(
     changed = ["go_live"]
     if target == Status.APPROVED:
         details = application.details
+        if details is None:
+            raise DecisionRefused("Details and documents are erased. Reject it.")
         names = application.company_name, details.get("tradingName") or ""
         changed += workspace.set_reviewed_names(*names)
         workspace.contact = details["publicContact"]
@@ -320,7 +342,7 @@ def can_be_checked(company_name: str, number: str, country: str) -> bool:
 
 def _order_report(application: Application, environment: str) -> Report:
     """Order the company's report, which the operator pays. Raises InvalidRequest."""
-    details = application.details
+    details = application.details or {}
     number, country = details["registrationNumber"], details["country"]
     order = _read_order(application.company_name, number, country, environment)
     account = operator_account(environment)
@@ -350,3 +372,37 @@ def _read_order(
 
 def is_company_checked(report: Report) -> bool:
     return report.results.get(name=COMPANY_CHECK).status == ResultStatus.COMPLETED
+
+
+@job
+def erase_old_applications() -> None:
+    """Erase details and documents whose retention is over; delete drafts."""
+    sweep(_expired(now()), _erase)
+
+
+def _expired(at: datetime) -> QuerySet[Application]:
+    before = at - RETENTION
+    changes = AuditEvent.objects.filter(
+        object_id=Cast(OuterRef("pk"), CharField()), created_at__gte=before
+    )
+    return Application.objects.filter(
+        Q(status=Status.DRAFT, created_at__lt=before) & ~Exists(changes)
+        | Q(status=Status.REJECTED, decided_at__lt=before)
+        | Q(status__in=WAITING, workspace__suspended_at__lt=before)
+        | Q(
+            status=Status.APPROVED, workspace__suspended_at__lt=at - APPROVED_RETENTION
+        ),
+        details__isnull=False,
+    )
+
+
+@transaction.atomic
+def _erase(application_id: UUID) -> None:
+    application = lock_application(application_id)
+    if not _expired(now()).filter(pk=application.pk).exists():
+        return
+    # The database keeps the documents of an application that has its details.
+    Application.objects.filter(pk=application.pk).update(details=None)
+    _delete_documents(application.documents.all())
+    if application.status == Status.DRAFT:
+        application.delete()

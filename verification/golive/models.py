@@ -45,8 +45,8 @@ class Application(DatedRow):
     status = models.CharField(max_length=9, choices=Status, default=S.DRAFT)
     company_name = models.CharField(max_length=200)
     # registrationNumber, kraPin, country, address, contactName, contactEmail,
-    # contactPhone, purpose, volume
-    details = EncryptedJSONField()
+    # contactPhone, purpose, volume. Null once they are erased, with the documents.
+    details = EncryptedJSONField(null=True)
     # The company's BUSINESS_VERIFICATION.
     report = models.ForeignKey(
         Report, models.PROTECT, null=True, related_name="+", db_index=False

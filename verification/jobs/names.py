@@ -52,6 +52,10 @@ class JobName(StrEnum):
     SEND_DIGESTS = "verification.digests.messages.send_digests", 10
     SEND_NEWS = "verification.digests.messages.send_news", 1
     COUNT_CHANGED_DAYS = "verification.figures.daily.count_changed_days", 5
+    ERASE_OLD_APPLICATIONS = (
+        "verification.golive.applications.erase_old_applications",
+        DAILY,
+    )
     MEND_DUE_TIMES = "verification.jobs.clock_steps.mend_due_times"
     PURGE_FAILURES = "verification.jobs.schedules.purge_failures", DAILY
     SEND_NOTIFICATIONS = "verification.notifications.delivery.send_due_notifications", 1

@@ -18,6 +18,7 @@ BOOKS = "ledger and invoices, kept by tax law"
 RULES = "goes with its rule when the subject is erased, or the rule was paused for long"
 DECIDED = "erased when a second person decides on the erasure that it is about"
 UPLOADS = "goes with its upload when the subject is erased, and after a day"
+APPLICATIONS = "erased when the retention of applications to go live is over"
 PUBLIC = "published lists"
 
 # Table -> why, or for a table that has rows about subjects: why -> its columns
@@ -68,10 +69,11 @@ NOT_OF_SUBJECTS: dict[str, str | dict[str, str]] = {
     # Counts of days, without an id of a report, so they stay after an erasure.
     "figures_dailyfigure": CODES,
     "golive_application": {
-        CLIENT: "company_name details",
+        APPLICATIONS: "details",
+        CLIENT: "company_name",
         STAFF: "reason",
     },
-    "golive_document": CLIENT,
+    "golive_document": {APPLICATIONS: "name file data_key"},
     "golive_namechange": CLIENT,
     "jobs_heartbeat": CODES,
     "sources_source": CODES,

@@ -24,6 +24,8 @@ from verification.checks import next_results
 from verification.checks.callbacks import ANSWER_RETENTION
 from verification.checks.catalogue import CATALOGUE
 from verification.documents import pdf
+from verification.golive import applications
+from verification.golive.models import Application, Document
 from verification.jobs.schedules import FAILURE_RETENTION
 from verification.notifications import outbox
 from verification.notifications.models import Notification
@@ -120,8 +122,23 @@ def _hours(time: timedelta) -> int:
     return time // timedelta(hours=1)
 
 
-# Table with data about subjects that goes apart from their reports -> what, and when
+APPLICATIONS_ERASED = (
+    f"{applications.APPROVED_RETENTION.days // 365} years after the workspace of an "
+    "approved company was closed or suspended; of others "
+    f"{applications.RETENTION.days} days after the last change, the rejection or the "
+    "suspension"
+)
+
+# Table with data about people that goes apart from reports -> what, and when
 APART: dict[type[Model], tuple[str, str]] = {
+    Application: (
+        "details of companies that apply to go live, and their contacts",
+        APPLICATIONS_ERASED,
+    ),
+    Document: (
+        "documents of these companies, also about directors and shareholders",
+        APPLICATIONS_ERASED,
+    ),
     Rule: (
         "subjects of monitoring rules",
         "when the client deletes the rule, with its subject, or when it has been "
@@ -157,6 +174,10 @@ PURGES: dict[str, tuple[str, str]] = {
     "verification.notifications.outbox.purge_recipients": (
         "recipients and contents of messages, hashes of addresses that refused them",
         f"after {outbox.RETENTION.days} days",
+    ),
+    "verification.golive.applications.erase_old_applications": (
+        "details and documents of applications to go live",
+        APPLICATIONS_ERASED,
     ),
     "webhooks.events.purge_events": (
         "contents of events, answers of receivers",
@@ -226,6 +247,7 @@ STAYS = [
     "The audit trail stays. It holds names of fields and no values, and the reasons of "
     "staff, who name nobody in them.",
     "The register of requests stays without what a person typed.",
+    "Names of companies, and the reasons of rejections, stay.",
     "Members and staff stay while they have an account; a deactivated one loses its "
     "password and sessions.",
 ]
@@ -273,7 +295,7 @@ def _sections() -> Iterator[Section]:
     yield _clients()
     yield Section(
         "Categories of data",
-        ["Each table with data about subjects, payers and referees."],
+        ["Each table with data about subjects, payers, referees and directors."],
         ("Data", "Table", "Erased"),
         [
             *((table.what, table.name, _erased(table.model)) for table in TABLES),
