@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -268,7 +269,9 @@ class Delivery(models.Model):
                 F("workspace"),
                 F("environment"),
                 F("event").desc(),
-                name="deliveries_listed",
+                # The filters of the list
+                include=["name", "status"],
+                name="deliveries_by_event",
             ),
             # The recovery of failed deliveries.
             models.Index(
@@ -346,14 +349,22 @@ def list_deliveries(
     report_id: UUID | None = None,
     page: int,
     size: int,
+    count_up_to: int | None = None,
 ) -> ResultPage[Delivery]:
-    """Return a page of the deliveries, newest first, and their total number."""
-    found = deliveries_of(workspace_id, environment)
+    """Return a page of the deliveries, newest first, and their total number.
+
+    `count_up_to` is the number at which counting stops.
+    """
+    own = deliveries_of(workspace_id, environment)
+    # The index alone gives the ids, so the table is read for this page's rows only.
+    # Ids grow with time.
+    found = own.order_by("-event_id").values_list("pk", flat=True)
     if event:
         found = found.filter(name=event)
     if status:
         found = found.filter(status=status)
     if report_id:
         found = found.filter(event__report_id=report_id)
-    # Ids grow with time, and the index is sorted by them.
-    return read_page(found.order_by("-event_id"), page, size)
+    ids = read_page(found, page, size, count_up_to=count_up_to)
+    rows = own.in_bulk(ids.rows)
+    return replace(ids, rows=[rows[pk] for pk in ids.rows])

@@ -9,6 +9,7 @@ from tests.world.deliveries import (
     URL,
     configure_receiver,
     record_delivery,
+    record_events,
     update_delivery,
 )
 from verification.backoffice.models import AuditEvent
@@ -274,3 +275,11 @@ def test_payload_cannot_bring_markup():
     assert "<b>" not in found
     assert '<span class="n">-1.5</span>' in found
     assert found.count('class="k"') == 2
+
+
+def test_deliveries_are_counted_up_to_a_limit(owner, api, monkeypatch):
+    monkeypatch.setattr("verification.console.webhooks.COUNTED_DELIVERIES", 20)
+    configure_receiver(api.workspace)
+    record_events(api.workspace, 22)
+
+    assert "of more than 20" in owner.page("webhooks")

@@ -107,6 +107,8 @@ class WebhookForm(forms.Form):
             raise forms.ValidationError(INVALID_SECRET) from None
 
 
+# The page says "more than" beyond it.
+COUNTED_DELIVERIES = 10_000
 REFUSALS: Refusals = {
     configuration.NotConfigured: _("There is no address that events are sent to."),
     redelivery.ConfigurationDisabled: _("Sending events is switched off."),
@@ -126,7 +128,8 @@ def overview(place: Place) -> HttpResponse:
     form = DeliveryFilters(place.request.GET)
     found = _find_configuration(place)
     may_manage = Permission.MANAGE_WEBHOOKS in place.offered
-    page = list_deliveries(*place.where, **form.chosen | place.paging)
+    asked = form.chosen | place.paging
+    page = list_deliveries(*place.where, **asked, count_up_to=COUNTED_DELIVERIES)
     ids = [delivery.pk for delivery in page.rows]
     newest = Attempt.objects.filter(delivery__in=ids).order_by("delivery", "-number")
     shown = {
