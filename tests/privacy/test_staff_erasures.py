@@ -19,7 +19,7 @@ from verification.db.ids import uuid7
 from verification.privacy import staff_erasures
 from verification.privacy.erasure import erase_person
 from verification.privacy.erasure import request_erasure as request_erasure_of
-from verification.privacy.models import Erasure, Origin, StaffErasure
+from verification.privacy.models import Erasure, Origin, StaffErasure, SubjectRequest
 from verification.privacy.staff_erasures import StaffErasureRefused
 
 GRACE, WANGARI = StaffActor(1, "staff grace"), StaffActor(2, "staff wangari")
@@ -155,6 +155,9 @@ def test_request_that_nobody_decides_forgets_the_person_after_a_month(api: Api):
     assert (old.status, old.person, old.decided_by) == ("REJECTED", None, "retention")
     event = AuditEvent.objects.get(action="staff-erasure.rejected")
     assert (event.object_id, event.actor_kind) == (str(old.pk), "SERVICE")
+    entry = SubjectRequest.objects.get()
+    assert (entry.kind, entry.requested_by) == ("ERASURE", GRACE.name)
+    assert (entry.details, entry.is_overdue) == ({"request": "A letter"}, True)
     young.refresh_from_db()
     assert young.status == "REQUESTED"
 

@@ -2,7 +2,7 @@
 
 They mean the subject of one report in its workspace, or, by document numbers, a person
 or company in all workspaces. A request that nobody decides is rejected by the clock, so
-that the numbers are not kept for ever.
+that the numbers are not kept for ever, and becomes an open entry of the register.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from verification.db.ids import uuid7
 from verification.jobs.claims import sweep
 from verification.jobs.queue import job
 from verification.privacy.erasure import ErasureHeld, open_erasure
-from verification.privacy.models import Origin, StaffErasure
+from verification.privacy.models import Origin, RequestKind, StaffErasure
 from verification.privacy.people import Found, Person, carrying, is_held
+from verification.privacy.requests import open_request
 from verification.reports.models import IDENTIFIERS, Report, Subject
 from verification.reports.status import lock_person, locked_reports
 from verification.values.clock import now
@@ -150,6 +151,15 @@ def _reject_undecided(erasure_id: UUID) -> None:
         row = reject(erasure_id, by=StaffActor(0, ACTOR))
         action = f"{audit.noun(row)}.rejected"
         audit.record(action, audit.SERVICE, row, reason="Nobody decided in time")
+        # The person still waits. The officers read that the answer is overdue.
+        open_request(
+            RequestKind.ERASURE,
+            Origin.STAFF,
+            requested_by=row.requested_by,
+            report=row.report,
+            details={"request": row.reason},
+            received_at=row.created_at,
+        )
 
 
 def erasures_to_decide() -> QuerySet[StaffErasure]:
