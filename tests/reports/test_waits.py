@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.utils.timezone import now
 
@@ -14,11 +15,14 @@ from tests.world.payments import candidate_item, open_page
 from tests.world.staff import change_url, create_call, listed_ids, read_page
 from tests.world.staff import superuser as superuser
 from verification.checks.models import CheckResult
+from verification.consents.models import Consent
 from verification.jobs.models import Job
+from verification.payments.models import Payment
 from verification.references.models import Reference
 from verification.reports.models import Report
 from verification.reports.waits import Wait, find_waits
 from verification.sources.models import Source
+from verification.values.local_time import format_nairobi
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
@@ -169,6 +173,34 @@ def test_suspended_workspace_comes_first(api: Api):
     (first, *others) = find_waits(Report.objects.get(pk=report.pk))
     assert first == Wait("the suspended workspace", at)
     assert others
+
+
+def test_links_of_a_suspended_workspace_end_after_it(api: Api, superuser: Client):
+    asked = create(api, consent=HOSTED)
+    paying = Report.objects.get(pk=api.create(candidate_item())["id"])
+    referring, result = running(api)
+    Reference.objects.create(
+        report=referring,
+        result_id=result.pk,
+        attempt=1,
+        token_digest=b"",
+        expires_at=now() + timedelta(days=14),
+    )
+    away = timedelta(days=15)
+    Workspace.objects.update(suspended_at=now() - away, suspension_reason="Fraud")
+    for model in (Consent, Payment, Reference):
+        model.objects.filter(expires_at__isnull=False).update(
+            link_made_at=F("link_made_at") - away, expires_at=F("expires_at") - away
+        )
+
+    for report in (asked, paying, referring):
+        _, link = find_waits(Report.objects.get(pk=report.pk))
+        assert link.until
+        assert link.until > now(), link.what
+    late = Consent.objects.get(report=asked).expires_at
+    page = read_page(superuser, change_url(asked))
+    assert "link until" in page
+    assert format_nairobi(late, "j M Y") not in page
 
 
 def test_list_filters_by_what_reports_wait_for(api: Api, superuser: Client):

@@ -46,7 +46,12 @@ from verification.payments.models import Checkout, PaymentEvent, Refund
 from verification.references.models import Reference
 from verification.reports import waits
 from verification.reports.ends import cancel
-from verification.reports.hosted_links import HostedLinks, NotRenewable, ResendTooSoon
+from verification.reports.hosted_links import (
+    HostedLinks,
+    NotRenewable,
+    ResendTooSoon,
+    link_end,
+)
 from verification.reports.launch import check_retryable, failed_checks, retry
 from verification.reports.models import Report, ReportStatus
 from verification.reports.pricing import charge_items, charge_movements
@@ -366,6 +371,8 @@ class ReportAdmin(ReadOnlyAdmin):
         context |= {"history": history, "timeline": timeline(history), "report": report}
         context["subject"] = subject_facts(report)
         context["waits"] = waits.find_waits(report)
+        if hasattr(report, "consent"):
+            context["link_end"] = link_end(report.consent)
         # By its name, as `reports` does not import `monitoring`
         rules = apps.get_model("monitoring.Rule").objects.only("pk")
         context["rule"] = rules.filter(pk=report.monitoring_id).first()

@@ -15,6 +15,7 @@ from verification.jobs.models import Job
 from verification.jobs.names import JobName
 from verification.payments.models import Checkout, CheckoutStatus, Payment
 from verification.references.models import Reference, ReferenceStatus
+from verification.reports.hosted_links import link_end
 from verification.reports.models import Report, ReportStatus
 from verification.sources.models import Call, CallOutcome, Source
 from verification.values.clock import now
@@ -53,10 +54,10 @@ def _gates(report: Report) -> Iterator[Wait]:
     if report.status == ReportStatus.PENDING_CONSENT:
         consent = report.consent
         what = "the subject's consent"
-        yield Wait(what, consent.link_made_at, consent.expires_at, LINK_SENT)
+        yield Wait(what, consent.link_made_at, link_end(consent), LINK_SENT)
     if report.status == ReportStatus.PENDING_PAYMENT:
         payment = report.payment
-        since, until = payment.link_made_at, payment.expires_at
+        since, until = payment.link_made_at, link_end(payment)
         yield Wait("the payment", since, until, LINK_SENT)
         checkouts = Checkout.objects.filter(
             payment_id=payment.pk, status=CheckoutStatus.OPEN
@@ -79,7 +80,7 @@ def _checks(report: Report) -> Iterator[Wait]:
     last = {
         call.result_id: call for call in calls.distinct("result_id").defer("answer")
     }
-    pending = Reference.objects.filter(report=report, status=ReferenceStatus.PENDING)
+    pending = report.references.filter(status=ReferenceStatus.PENDING)
     references = {one.result_id: one for one in pending.defer("answers", "evidence")}
     names = {r.waits_for for r in unfinished} | {c.source for c in last.values()}
     sources = Source.objects.in_bulk(names)
@@ -101,7 +102,7 @@ def _check(
 ) -> Wait:
     due, begun = result.next_attempt_at, result.started_at or result.created_at
     if reference:
-        since, until = reference.link_made_at, reference.expires_at
+        since, until = reference.link_made_at, link_end(reference)
         return Wait(f"the referee ({reference.number})", since, until, LINK_SENT)
     if source and source.resting_until and source.resting_until > at:
         since = source.failing_since or begun
