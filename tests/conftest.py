@@ -33,7 +33,7 @@ from tests.world.staff import admin_client as admin_client
 from tests.world.staff import rows as rows
 from tests.world.staff import staff as staff
 from tests.world.staff import superuser as superuser
-from verification.batches.spreadsheet import WORKBOOKS
+from verification.batches.spreadsheet import WORKBOOKS, WORKBOOKS_OF_NEWCOMERS
 from verification.files.inspection import DOCUMENTS, NEWCOMERS
 from verification.providers import registry
 from verification.values import clock
@@ -258,8 +258,9 @@ def django_assert_max_num_queries(
 @pytest.fixture(autouse=True, scope="session")
 def own_inspections(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let the files of these tests wait for none of other processes."""
-    for inspector in (DOCUMENTS, NEWCOMERS, WORKBOOKS):
-        inspector.lock_file = tmp_path_factory.mktemp("inspections") / "lock"
+    folder = tmp_path_factory.mktemp("inspections")
+    for inspector in (DOCUMENTS, NEWCOMERS, WORKBOOKS, WORKBOOKS_OF_NEWCOMERS):
+        inspector.lock_file = folder / inspector.lock_file.name
         inspector.lock_file.touch()
 
 

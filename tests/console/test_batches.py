@@ -32,11 +32,13 @@ from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.batches.cells import Sheet
 from verification.batches.models import Batch, Upload, purge_uploads
-from verification.batches.spreadsheet import read_sheet
+from verification.batches.spreadsheet import WORKBOOKS, read_sheet
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
 from verification.console.order_form import query_of
 from verification.console.orders import Choice
+from verification.files import inspection
+from verification.files.inspection import NEWCOMERS
 from verification.notifications.models import Block, Notification
 from verification.notifications.recipients import block
 from verification.reports.models import Report
@@ -400,6 +402,17 @@ def test_zeros_that_the_length_shows_are_put_back(admin):
     )
 
     assert Report.objects.get().subject["idNumber"] == "01234567890"
+
+
+@pytest.mark.parametrize("inspector", [NEWCOMERS, WORKBOOKS])
+def test_workbook_is_refused_while_the_machine_is_busy(sender, inspector, monkeypatch):
+    if inspector is WORKBOOKS:
+        approve_workspace(sender.visitor.workspace)
+    with inspector.machine_lock():
+        monkeypatch.setattr(inspection, "WAIT_SECONDS", 0)
+        sender.upload(xlsx_file(HEADINGS, *PEOPLE), "people.xlsx")
+
+    assert sender.status == 503
 
 
 def test_number_that_may_have_lost_zeros_is_pointed_out(sender):

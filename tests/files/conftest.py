@@ -1,7 +1,7 @@
 import pytest
 
 from tests.console.conftest import owner as owner
-from verification.batches.spreadsheet import WORKBOOKS
+from verification.batches.spreadsheet import WORKBOOKS, WORKBOOKS_OF_NEWCOMERS
 from verification.files.inspection import DOCUMENTS, NEWCOMERS
 
 
@@ -19,7 +19,7 @@ def own_folder(settings, tmp_path):
 @pytest.fixture(autouse=True)
 def own_lock_file(monkeypatch, tmp_path):
     """Use lock files of this test, so that other processes do not block it."""
-    for number, inspector in enumerate((DOCUMENTS, NEWCOMERS, WORKBOOKS)):
-        file = tmp_path / f"lock-{number}"
+    for inspector in (DOCUMENTS, NEWCOMERS, WORKBOOKS, WORKBOOKS_OF_NEWCOMERS):
+        file = tmp_path / inspector.lock_file.name
         file.touch()
         monkeypatch.setattr(inspector, "lock_file", file)

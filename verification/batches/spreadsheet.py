@@ -28,6 +28,7 @@ from verification.batches.cells import (
 )
 from verification.batches.encodings import UNREADABLE, decode_single_bytes
 from verification.files.inspection import (
+    LOCK_OF_NEWCOMERS,
     MAX_BYTES,
     Fault,
     Inspector,
@@ -37,6 +38,7 @@ from verification.files.inspection import (
 from verification.values.formats import escape_formula, unescape_formula
 
 WORKBOOKS = Inspector("verification.batches.workbooks")
+WORKBOOKS_OF_NEWCOMERS = Inspector(WORKBOOKS.module, LOCK_OF_NEWCOMERS)
 CSV, XLSX = "csv", "xlsx"
 MEDIA_TYPES = {
     CSV: "text/csv; charset=utf-8",
@@ -76,7 +78,7 @@ class UnmatchedQuotes(Exception):
         self.line = line
 
 
-def read_sheet(name: str, content: bytes) -> Sheet:
+def read_sheet(name: str, content: bytes, *, is_live: bool = True) -> Sheet:
     """Return the sheet of an uploaded file: of a workbook the first that is not hidden.
 
     Its header is the first line that is not empty.
@@ -97,7 +99,11 @@ def read_sheet(name: str, content: bytes) -> Sheet:
         raise Unacceptable(Fault.UNKNOWN)
     if is_zip != (extension == ".xlsx"):
         raise Unacceptable(Fault.LIES)
-    lines, workbook = _read_xlsx(content) if is_zip else (_read_csv(content), None)
+    if is_zip:
+        inspector = WORKBOOKS if is_live else WORKBOOKS_OF_NEWCOMERS
+        lines, workbook = _read_xlsx(inspector, content)
+    else:
+        lines, workbook = _read_csv(content), None
     if sum(len(cell.text) for line in lines for cell in line.cells) > MAX_LETTERS:
         raise Unacceptable(Fault.BOMB)
     if len(lines) < 2:
@@ -107,8 +113,8 @@ def read_sheet(name: str, content: bytes) -> Sheet:
     return Sheet(lines[0], lines[1:], workbook)
 
 
-def _read_xlsx(content: bytes) -> tuple[list[Line], Workbook]:
-    answer = orjson.loads(WORKBOOKS.run(XLSX, content))
+def _read_xlsx(inspector: Inspector, content: bytes) -> tuple[list[Line], Workbook]:
+    answer = orjson.loads(inspector.run(XLSX, content))
     lines = [
         Line(number, [_cell(text, Kind(kind)) for text, kind in cells])
         for number, cells in answer.pop("lines")

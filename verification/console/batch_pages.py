@@ -187,7 +187,13 @@ def upload(place: Place) -> HttpResponse:
         initial = opened.common if opened else {"reuse": True}
         form = UploadForm(None, inputs, is_sent=bool(earlier), initial=initial)
         return _render_upload(place, choice, form)
-    form = UploadForm(place.posted, inputs, is_sent=bool(earlier), files=place.files)
+    form = UploadForm(
+        place.posted,
+        inputs,
+        is_sent=bool(earlier),
+        is_live=place.workspace.is_live,
+        files=place.files,
+    )
     if not place.is_valid_upload(form, "uploads", UPLOADS_PER_MINUTE):
         return _render_upload(place, choice, form, status_of(form))
     try:

@@ -394,10 +394,17 @@ class UploadForm(DetailsForm):
     )
 
     def __init__(
-        self, typed: Any, inputs: Sequence[Input], *, is_sent: bool, **options: Any
+        self,
+        typed: Any,
+        inputs: Sequence[Input],
+        *,
+        is_sent: bool,
+        is_live: bool = True,
+        **options: Any,
     ) -> None:
         """Do not require the file that `is_sent` already."""
         super().__init__(typed, inputs, **options)
+        self.is_live = is_live
         self.fields["file"].required = not is_sent
 
     def clean_file(self) -> tuple[str, Sheet] | None:
@@ -406,7 +413,7 @@ class UploadForm(DetailsForm):
         if upload is None:
             return None
         try:
-            sheet = read_sheet(upload.name, upload.read())
+            sheet = read_sheet(upload.name, upload.read(), is_live=self.is_live)
         except Unacceptable as e:
             raise forms.ValidationError(FILE_FAULTS[e.fault]) from None
         except Busy:

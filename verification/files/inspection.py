@@ -161,8 +161,9 @@ class Inspector:
 
 
 DOCUMENTS = Inspector("verification.files.inspector")
-# Anybody can open a workspace and keep this one busy.
-NEWCOMERS = Inspector("verification.files.inspector", "verification.files.uploads")
+# Anybody can open a workspace and keep these busy, so one file waits for the other.
+LOCK_OF_NEWCOMERS = "verification.files.uploads"
+NEWCOMERS = Inspector(DOCUMENTS.module, LOCK_OF_NEWCOMERS)
 
 
 def refuse_infected(content: bytes) -> None:
