@@ -157,7 +157,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
     ]
     list_filter = ["status", "environment", "name"]
     list_select_related = ["workspace"]
-    search_ids = ("event_id", "event__report_id", "configuration")
+    search_ids = ("event_id", "event__report_id")
     ordering = ["-event"]
     actions = ["redeliver"]
     actions_detail = ["redeliver_this", "reveal"]

@@ -284,9 +284,10 @@ def _messages(term: str) -> list[Notification]:
 
 
 def _deliveries(term: str) -> list[Delivery]:
-    ids = _report_ids(term)
-    query = Q(event__report_id__in=ids) | Q(pk__in=_own_id(term))
-    deliveries = Delivery.objects.filter(query).select_related("workspace")
+    # An OR over two tables could use the index of neither.
+    belong = Delivery.objects.filter(event__report_id__in=_report_ids(term))
+    ids = [*belong.values_list("pk", flat=True), *_own_id(term)]
+    deliveries = Delivery.objects.filter(pk__in=ids).select_related("workspace")
     return _newest(deliveries, term)
 
 
