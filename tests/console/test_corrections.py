@@ -4,7 +4,7 @@ import pytest
 
 from monitoring.models import Rule
 from tests.files.samples import pdf
-from tests.world.clients import Api, person
+from tests.world.clients import Api, erase, person
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import (
     REASON,
@@ -114,6 +114,17 @@ def test_withdrawn_correction_is_not_called_answered(owner, correction):
     page = visible_text(owner.page("corrections"))
     assert "Taken back by the person" in page
     assert "Answered" not in page
+
+
+def test_pages_say_that_the_erasure_ended_a_correction(owner, api: Api, correction):
+    erase(api, correction.report_id)
+
+    for page, more in (
+        ("corrections", {}),
+        ("corrections-detail", {"correction": correction.pk}),
+        ("reports-detail", {"report": correction.report_id}),
+    ):
+        assert "Ended by the erasure" in visible_text(owner.page(page, **more))
 
 
 def test_page_says_how_many_more_requests_for_reports_wait(owner, api, monkeypatch):

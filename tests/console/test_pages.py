@@ -40,7 +40,7 @@ from verification.notifications.models import (
 )
 from verification.payments.models import PaymentStatus
 from verification.payments.refunds import refund_unfinished_parts
-from verification.privacy.models import CorrectionStatus
+from verification.privacy.models import Correction, CorrectionStatus
 from verification.reports.ends import cancel_open_reports
 from verification.reports.models import (
     PaymentMode,
@@ -76,7 +76,7 @@ CODES = {
     "consent-mode": Consent.Mode,
     "payer": PaymentMode,
     "payment": PaymentStatus,
-    "correction": CorrectionStatus,
+    "correction": [*CorrectionStatus, Correction.ERASED],
     "go-live": ["", *GoLive],
     "channel": Channel,
     "failure": NotificationError,

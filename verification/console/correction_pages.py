@@ -53,7 +53,10 @@ from workspaces.members import Permission, has_permission
 
 
 class CorrectionFilters(FilterForm):
-    status = filter_field(_("Status"), choices_of("correction"))
+    status = filter_field(
+        _("Status"),
+        [one for one in choices_of("correction") if one[0] in CorrectionStatus],
+    )
 
 
 class CorrectionForm(forms.Form):

@@ -25,7 +25,7 @@ from verification.notifications.models import (
     NotificationStatus,
 )
 from verification.payments.models import PaymentStatus
-from verification.privacy.models import CorrectionStatus
+from verification.privacy.models import Correction, CorrectionStatus
 from verification.reports.models import (
     PaymentMode,
     ReportStatus,
@@ -121,6 +121,7 @@ STATES: dict[str, Mapping[str, State]] = {
         CorrectionStatus.CORRECTED: State(_("Corrected"), "is-ok", "circle-check"),
         CorrectionStatus.CONFIRMED: State(_("Stays as it is"), "", "circle-minus"),
         CorrectionStatus.WITHDRAWN: State(_("Taken back by the person"), "", "undo-2"),
+        Correction.ERASED: State(_("Ended by the erasure"), "", "trash-2"),
     },
     "go-live": {
         "": State(_("Not begun")),

@@ -178,6 +178,8 @@ class Correction(DatedRow):
     """
 
     Status = CorrectionStatus
+    # In `state`, a withdrawal that the erasure of the report made
+    ERASED = "ERASED"
 
     request = models.OneToOneField(
         SubjectRequest, models.PROTECT, related_name="correction"
@@ -251,6 +253,11 @@ class Correction(DatedRow):
     @property
     def is_open(self) -> bool:
         return self.status in OPEN_CORRECTIONS
+
+    @property
+    def state(self) -> str:
+        """The status for people, who did not withdraw what an erasure ended."""
+        return self.ERASED if self.decided_by == "erasure" else self.status
 
     @property
     def due_at(self) -> datetime:
