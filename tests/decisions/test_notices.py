@@ -393,6 +393,25 @@ def test_clock_waits_for_the_service(api: Api, officer: Officer):
     assert Decision.objects.get().state == "FINAL"
 
 
+def test_decline_of_a_suspended_workspace_counts_once_it_is_resumed(
+    api: Api, officer: Officer, report_id: str
+):
+    wait(1, api)
+    decline(officer, report_id)
+    deliver()
+    AdverseNotice.objects.update(waits_until=notices.now())
+    api.workspace.suspend("Unpaid")
+
+    with CaptureQueriesContext(connection) as captured:
+        finish_waiting_declines()
+    assert not any("FOR NO KEY UPDATE" in one["sql"] for one in captured)
+    assert Decision.objects.get().state == "WAITING"
+
+    api.workspace.resume()
+    finish_waiting_declines()
+    assert Decision.objects.get().state == "FINAL"
+
+
 def test_correction_stops_the_clock(api: Api, officer: Officer, report_id: str):
     wait(5, api)
     decline(officer, report_id)

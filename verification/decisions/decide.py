@@ -401,7 +401,9 @@ def withdraw(
 def finish_waiting_declines() -> None:
     """Let the declines count whose time is up, and keep the clocks of the others."""
     notices.move_clocks()
-    due = notices.waiting_notices().filter(waits_until__lte=now(), stopped_at=None)
+    due = notices.waiting_notices().filter(
+        waits_until__lte=now(), stopped_at=None, workspace__suspended_at=None
+    )
     sweep(due, finish_waiting_decline)
 
 
