@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import localtime, now
 
 from monitoring.models import Alert, Rule
+from monitoring.pauses import pause_for_staff
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
 from tests.world.employer import REFEREE, employment_item
@@ -488,6 +489,22 @@ def test_rule_that_staff_paused_is_not_offered_to_members(owner, api):
     assert owner.url("monitoring-resume", rule=rule.pk) not in page
 
 
+def test_members_end_their_own_pause_of_a_rule_that_staff_paused(owner, api):
+    rule = store_rule(api)
+    owner.post("monitoring-pause", rule=rule.pk)
+    pause_for_staff(rule.pk)
+    move_rules_back(timedelta(days=1))
+
+    page = owner.page("monitoring-rule", rule=rule.pk)
+    assert owner.url("monitoring-resume", rule=rule.pk) in page
+    told = owner.messages_after("monitoring-resume", rule=rule.pk)
+
+    assert told == ["Your own pause has ended. Our staff's pause goes on."]
+    assert rule_status(rule) == ("PAUSED", "BY_STAFF")
+    page = owner.page("monitoring-rule", rule=rule.pk)
+    assert owner.url("monitoring-resume", rule=rule.pk) not in page
+
+
 def test_refused_resume_of_a_rule_says_why(owner, live_api):
     rule = store_rule(live_api)
     move_rules_back(timedelta(days=1))
@@ -497,7 +514,6 @@ def test_refused_resume_of_a_rule_says_why(owner, live_api):
         ("BY_STAFF", "Staff paused it"),
     ):
         Rule.objects.update(status="PAUSED", pause_reason=reason, paused_at=now())
-        Rule.objects.update(paused_by_client=reason == "BY_STAFF")
         CheckDefinition.objects.update(active=reason != "CHECK_INACTIVE")
 
         (message,) = owner.messages_after(
@@ -507,4 +523,3 @@ def test_refused_resume_of_a_rule_says_why(owner, live_api):
             rule=rule.pk,
         )
         assert told in message
-    assert not Rule.objects.get().paused_by_client

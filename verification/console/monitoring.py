@@ -437,11 +437,19 @@ def _price_text(place: Place, rule: Rule) -> str:
 
 
 def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpResponse:
-    refusing = place.refusing(REFUSALS, "monitoring-rule", rule=rule.pk)
-    with refusing:
+    is_by_staff = rule.pause_reason == "BY_STAFF"
+    done = _("The rule goes on.")
+    with place.refusing(REFUSALS, "monitoring-rule", rule=rule.pk):
         # A run begins at once for the price that was shown.
-        shown = place.request.POST.get("price")
-        if rule.next_run_at <= now() and shown != _price_text(place, rule):
+        is_due = rule.next_run_at <= now() and not is_by_staff
+        if is_due and place.request.POST.get("price") != _price_text(place, rule):
             raise orders.QuoteChanged
-        resume_for_client(place.client, rule.pk, consent, catalogue(), place.by.actor)
-    return place.to("monitoring-rule", success=_("The rule goes on."), rule=rule.pk)
+        try:
+            resume_for_client(
+                place.client, rule.pk, consent, catalogue(), place.by.actor
+            )
+        except NotResumable:
+            if not (is_by_staff and rule.paused_by_client):
+                raise
+            done = _("Your own pause has ended. Our staff's pause goes on.")
+    return place.to("monitoring-rule", success=done, rule=rule.pk)
