@@ -114,6 +114,8 @@ class EventAlert(Shape):
     actioned: bool
     report_id: UUID
     """The report of the run that raised it."""
+    reference: str | None
+    """The client's own id of that report: the rule's reference when it ran."""
     changes: list[AlertChange]
     created_at: Timestamp
 
@@ -536,7 +538,8 @@ def edit_alert(
     client: Client, alert_id: UUID, *, read: bool | None, actioned: bool | None
 ) -> Alert:
     """Change an alert; a field given as None stays. Raises Alert.DoesNotExist."""
-    alert = alerts_of(client).select_for_update(no_key=True).get(pk=alert_id)
+    alerts = alerts_of(client).select_for_update(of=("self",), no_key=True)
+    alert = alerts.get(pk=alert_id)
     alert.read = alert.read if read is None else read
     alert.actioned = alert.actioned if actioned is None else actioned
     alert.save(update_fields=["read", "actioned"])

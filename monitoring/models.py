@@ -359,6 +359,10 @@ class Alert(DatedRow):
     def __str__(self) -> str:
         return self.title
 
+    @property
+    def reference(self) -> str | None:
+        return self.report.reference
+
 
 MAX_RECENT_ALERTS = 10
 NEWEST_FIRST = "-created_at", "-id"
@@ -428,7 +432,7 @@ def lock_rule(client: Client, rule_id: UUID) -> Rule:
 
 
 def alerts_of(client: Client) -> QuerySet[Alert]:
-    return Alert.objects.filter(**client.lookups)
+    return Alert.objects.select_related("report").filter(**client.lookups)
 
 
 def recent_alerts(rule_ids: Sequence[UUID]) -> dict[UUID, list[Alert]]:
@@ -443,7 +447,8 @@ def recent_alerts(rule_ids: Sequence[UUID]) -> dict[UUID, list[Alert]]:
         [list(rule_ids), MAX_RECENT_ALERTS],
     )
     found = defaultdict(list)
-    for alert in Alert.objects.filter(pk__in=newest).order_by("-id"):
+    alerts = Alert.objects.select_related("report").filter(pk__in=newest)
+    for alert in alerts.order_by("-id"):
         found[alert.rule_id].append(alert)
     return found
 

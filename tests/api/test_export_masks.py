@@ -70,7 +70,7 @@ PLAIN = {
     },
     "results": {"reference", *PLAIN_OF_RESULT},
     "decisions": PLAIN_OF_DECISION,
-    "alerts": {"changes.checkName", "changes.field", "title"},
+    "alerts": {"changes.checkName", "changes.field", "reference", "title"},
     "audit-trail": {"action", "fields", "objectId", "objectType", "requestId"},
 }
 

@@ -45,13 +45,14 @@ def test_example_of_an_event_has_its_shape(name: str):
 
 
 def test_payment_event_has_the_documented_shape(api: Api):
-    pay_report(api, api.create(candidate_item()))
+    pay_report(api, api.create(candidate_item(reference="loan-4711")))
     sent = json.loads(envelope(Event.objects.get(name="payment.paid")))
 
     read = EVENTS["payment.paid"].model_validate(sent)
 
     assert read.model_dump(mode="json", by_alias=True) == sent
     assert sent["data"].keys() == EXAMPLES["payment.paid"]["data"].keys()
+    assert sent["data"]["report"]["reference"] == "loan-4711"
 
 
 def test_examples_match_requests_and_answers(api: Api):

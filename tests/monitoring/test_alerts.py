@@ -360,11 +360,12 @@ def test_rule_deleted_during_its_run_raises_no_alert(api: Api):
 
 
 def test_alerts_stay_when_their_rule_is_deleted(api: Api):
-    made = create_rule(api, id_number=CHANGING)
+    made = create_rule(api, id_number=CHANGING, reference="loan-4711")
     run_rules(api)
     move_rules_back(DAY)
     run_rules(api)
     (before,) = list_alerts(api)
+    assert before["reference"] == "loan-4711"
 
     assert api.delete(f"/monitoring/{made['id']}").status_code == 204
 

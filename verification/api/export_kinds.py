@@ -367,6 +367,7 @@ ALERTS = Kind(
         "id",
         "monitoringId",
         "reportId",
+        "reference",
         "kind",
         "title",
         "message",

@@ -103,6 +103,8 @@ class EventReport(Shape):
     checks_requested: list[CheckName]
     package: str | None
     """The package that it was ordered by; its checks may have changed since."""
+    reference: str | None
+    """The client's own id of this report."""
     check_stack: list[EventCheckStackItem]
 
 

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from django import forms
 from django.db import transaction
-from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
@@ -152,7 +151,6 @@ def alerts(place: Place) -> HttpResponse:
     read = {"no": False, "yes": True}.get(form.chosen["read"])
     chosen = {**form.chosen, "read": read}
     page = list_alerts(place.client, **chosen, **place.paging)
-    prefetch_related_objects(page.rows, "report")
     # Alerts quote findings.
     place.disclose(alert.report_id for alert in page.rows)
     names = _check_names()
@@ -171,7 +169,7 @@ def alerts(place: Place) -> HttpResponse:
 
 @member_required()
 def alert(place: Place, alert: UUID) -> HttpResponse:
-    found = alerts_of(place.client).select_related("report").get(pk=alert)
+    found = alerts_of(place.client).get(pk=alert)
     place.record("alert.opened", found)
     place.disclose([found.report_id])
     names = _check_names()

@@ -283,7 +283,7 @@ def _alerts(place: Place, figures: Figures) -> Iterator[Need]:
     # Severities in their order of weight; of the same one, the newest alert
     weight = list(Severity.values)
     pk, severity = max(newest, key=lambda row: weight.index(row[1]))
-    first = unread.select_related("report").get(pk=pk)
+    first = unread.get(pk=pk)
     # The sentence quotes a finding.
     place.disclose([first.report_id])
     names = {name: one.title for name, one in catalogue().items()}
