@@ -251,7 +251,7 @@ class RuleAdmin(ReadOnlyAdmin):
             why = rule.pause_reason and f" {rule.get_pause_reason_display()}."
             self.message_user(request, f"{rule.pk}: {outcome}.{why}", messages.SUCCESS)
         else:
-            self.message_user(request, f"{rule.pk} was so already.", messages.INFO)
+            self.message_user(request, f"{rule.pk}: nothing to change.", messages.INFO)
 
 
 class RuleLinkAdmin(ReadOnlyAdmin):

@@ -83,7 +83,7 @@ def test_join_takes_no_other_address(client, page):
     [
         ({"password1": ""}, "Fill in “Password”"),
         ({"password1": "short"}, "at least 12 characters"),
-        ({"password1": "gracewambui1"}, "rests on names"),
+        ({"password1": "gracewambui1"}, "uses names"),
         ({"name": ""}, "Fill in “Your name”"),
         ({"name": "See evil.example"}, "Use no links"),
     ],

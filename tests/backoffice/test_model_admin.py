@@ -186,7 +186,7 @@ def test_no_list_counts_a_whole_table(rows, monkeypatch):
 ASK_THEMSELVES = {
     "resume",
     "run_now",
-    "revoke",
+    "withdraw",
     "clear_flags",
     "refund",
     "record_elsewhere",

@@ -127,7 +127,7 @@ def test_staff_pause_at_once_and_resume_after_a_confirmation(api: Api, staff):
     rule = store_rule(api)
 
     assert "paused" in run_action(staff, "pause", rule)[0]
-    assert "was so already" in run_action(staff, "pause", rule)[0]
+    assert "nothing to change" in run_action(staff, "pause", rule)[0]
     rule.refresh_from_db()
     assert rule.pause_reason == "BY_STAFF"
     html = asked(staff, "resume", rule)

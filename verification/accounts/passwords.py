@@ -29,14 +29,14 @@ WORDS = (
     "airtel equity harambee jambo karibu asante habari mungu yesu upendo mimi wewe"
 )
 NAMES_MESSAGE = gettext_lazy(
-    "This rests on names that belong to you or to this service, and is guessed first"
+    "This uses names that belong to you or to this service, and is guessed first"
 )
 WEAKNESS_MESSAGES: dict[str, Any] = {
     "passwords": gettext_lazy(
         "This is like a password that was stolen elsewhere, and is guessed first"
     ),
-    "spatial": gettext_lazy("Keys that lie side by side are guessed first"),
-    "repeat": gettext_lazy("What repeats itself is guessed first"),
+    "spatial": gettext_lazy("Keys next to each other are guessed first"),
+    "repeat": gettext_lazy("Repetitions are guessed first"),
     "sequence": gettext_lazy("Rows such as abc or 123 are guessed first"),
     "date": gettext_lazy("Dates are guessed first"),
     "regex": gettext_lazy("Dates are guessed first"),

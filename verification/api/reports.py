@@ -152,7 +152,7 @@ class ReportViewSet(OperationViewSet):
         """Launch a draft, which bills it.
 
         While consent or payment is outstanding, the answer is 409 and nothing changes.
-        Pointers of a 400 lead into the body of `editDraft`, which mends the draft.
+        Pointers of a 400 lead into the body of `editDraft`, which corrects the draft.
         """
         launch(self.client, reportId)
         return _report_body(self.client, reportId)

@@ -181,7 +181,7 @@ class AnswerForm(FactsForm):
     def _review_facts(self, row: SubjectRequest) -> Facts:
         if row.kind != RequestKind.REVIEW:
             return []
-        return [("Done means", "A person has looked at it. Its subject reads so.")]
+        return [("“Done” means", "A person has looked at it. The subject reads this.")]
 
     def _join_facts(self, row: SubjectRequest) -> Facts:
         if row.proved_address is None or row.report is None:
@@ -191,7 +191,7 @@ class AnswerForm(FactsForm):
         return [
             ("Asks for reports and rules without an address", ", ".join(asked)),
             (
-                "Done means",
+                "“Done” means",
                 "You know that the visitor is this person. They see these reports, "
                 "and can object to them and delete them.",
             ),
