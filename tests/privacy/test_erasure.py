@@ -287,7 +287,9 @@ def test_person_leaves_requests_of_others_with_the_number(api: Api):
     assert request.details is None
 
 
-def test_erasure_leaves_the_text_of_a_letter_until_it_is_answered(api: Api):
+def test_erasure_leaves_the_text_of_a_letter_until_it_is_answered(
+    api: Api, log_lines: LogLines
+):
     made = api.create(person(), person())
     report = Report.objects.get(pk=made[0]["id"])
     answered, letter = enter_request(report), enter_request(report)
@@ -299,6 +301,11 @@ def test_erasure_leaves_the_text_of_a_letter_until_it_is_answered(api: Api):
 
     left = SubjectRequest.objects.filter(details__isnull=False)
     assert {row.pk for row in left} == {letter.pk, unnamed.pk}
+    answer_request(letter, RequestOutcome.DONE)
+    Erasure.objects.update(sweep_at=now())
+    sweep_erasures()
+    assert left.get() == unnamed
+    assert "late data" not in str(log_lines())
     left.update(answered_at=now() - DETAILS_RETENTION, outcome=RequestOutcome.DONE)
     erase_old_details()
     assert not left.exists()
