@@ -19,10 +19,12 @@ SUMMARY = {
     "status",
     "reference",
     "riskScore",
+    "riskLevel",
     "package",
     "checksCount",
     "completedChecksCount",
     "createdAt",
+    "completedAt",
 }
 
 
@@ -62,7 +64,7 @@ def test_summary_shows_progress(api: Api):
     report = api.report(created["id"])
     assert set(summary) == SUMMARY
     assert (summary["checksCount"], summary["completedChecksCount"]) == (2, 1)
-    for member in ("id", "status", "reference", "riskScore", "createdAt"):
+    for member in SUMMARY & report.keys():
         assert summary[member] == report[member]
     assert summary["subjectName"] == report["subject"]["fullName"]
 

@@ -493,11 +493,13 @@ class ReportSummary(Shape):
     status: ReportStatus
     reference: str | None
     risk_score: Score | None
+    risk_level: RiskLevel
     package: str | None = None
     """The package that it was ordered by."""
     checks_count: int
     completed_checks_count: int
     created_at: Timestamp
+    completed_at: Timestamp | None
 
     @classmethod
     def of(cls, report: Report, completed: int) -> Self:
