@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID, uuid4
@@ -12,16 +13,18 @@ from django.db.models.expressions import CombinedExpression
 
 from verification.db.bulk_insert import insert
 from verification.jobs.names import JobName
-from verification.jobs.queue import notify_on_commit, schedule_job
+from verification.jobs.queue import job, notify_on_commit, schedule_job
 from verification.values.clock import now
 from verification.values.shapes import Shape
-from webhooks.configuration import get_configuration
+from webhooks.configuration import NotConfigured, get_configuration
 from webhooks.events import NewEvent, event_rows
 from webhooks.models import Configuration, Delivery, DeliveryStatus, Event
 from workspaces import rate_limits
 
 # For a workspace in one environment.
 TESTS_PER_MINUTE = 5
+# More in one transaction would exceed the time of a request.
+RECOVERED_AT_ONCE = 10_000
 TEST_MESSAGE = "This is a test event: your receiver works when it answers with 2xx."
 
 
@@ -106,23 +109,46 @@ def failed_deliveries(
 
 
 @transaction.atomic
-def recover(workspace_id: UUID, environment: str, since: datetime) -> int:
+def recover(
+    workspace_id: UUID, environment: str, since: datetime, after: UUID | None = None
+) -> int:
     """Send all failed deliveries since then again. Returns their number.
 
-    Deliveries of purged and restricted events stay failed. Raises NotConfigured and
-    ConfigurationDisabled.
+    A job goes on where there are more than RECOVERED_AT_ONCE, with those `after` the
+    last. Deliveries of purged and restricted events stay failed. Raises NotConfigured
+    and ConfigurationDisabled.
     """
     configuration = _get_enabled_configuration(workspace_id, environment)
     failed = failed_deliveries(workspace_id, environment, since)
+    if after:
+        failed = failed.filter(pk__gt=after)
     # In the order of all who lock several. PostgreSQL checks the status again if
     # another recovery changed the row first.
     locked = failed.order_by("event_id").select_for_update(no_key=True)
-    count = Delivery.objects.filter(pk__in=locked.values("pk")).update(
+    ids = list(locked.values_list("pk", flat=True)[:RECOVERED_AT_ONCE])
+    Delivery.objects.filter(pk__in=ids).update(
         **_restarted_schedule(configuration, now())
     )
-    if count:
-        schedule_job(JobName.SEND_DELIVERIES)
-    return count
+    if not ids:
+        return 0
+    schedule_job(JobName.SEND_DELIVERIES)
+    if len(ids) < RECOVERED_AT_ONCE:
+        return len(ids)
+    place = (workspace_id, environment, since.isoformat())
+    schedule_job(go_on_recovering, *place, ids[-1])
+    # The job needs no number.
+    left = 0 if after else failed.filter(pk__gt=ids[-1]).count()
+    return len(ids) + left
+
+
+@job
+def go_on_recovering(
+    workspace_id: str, environment: str, since: str, after: str
+) -> None:
+    """Go on with a recovery, unless the configuration was removed or disabled."""
+    with suppress(NotConfigured, ConfigurationDisabled):
+        start = datetime.fromisoformat(since)
+        recover(UUID(workspace_id), environment, start, UUID(after))
 
 
 def send_test(workspace_id: UUID, environment: str) -> Delivery:

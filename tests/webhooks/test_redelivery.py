@@ -15,6 +15,9 @@ from tests.world.deliveries import (
     update_delivery,
 )
 from tests.world.threads import SECONDS, start_and_block, uncommitted
+from verification.jobs.models import Job
+from verification.jobs.names import JobName
+from webhooks import redelivery
 from webhooks.configuration import NotConfigured
 from webhooks.models import Configuration, Delivery, Event
 from webhooks.redelivery import (
@@ -196,13 +199,33 @@ def test_recovery_locks_deliveries_in_the_order_of_senders(
     assert recovery.result(SECONDS) == 2
 
 
-def test_recovery_is_one_statement(api: Api, django_assert_max_num_queries):
+def test_recovery_goes_on_in_batches(api: Api, monkeypatch):
+    monkeypatch.setattr(redelivery, "RECOVERED_AT_ONCE", 2)
+    configure_receiver(api.workspace)
+    rows = [record_delivery(api, **ended_fields("FAILED")) for _ in range(5)]
+
+    assert recover(api.workspace.pk, "sandbox", now() - timedelta(days=1)) == 5
+
+    assert set(Delivery.objects.filter(status="PENDING")) == {rows[0], rows[1]}
+    # They fail again at once, and the job leaves them alone.
+    Delivery.objects.update(**ended_fields("FAILED"))
+    for waiting in (2, 1):
+        recovering = Job.objects.filter(function=JobName.GO_ON_RECOVERING)
+        arguments = recovering.get().arguments
+        recovering.delete()
+        redelivery.go_on_recovering(*arguments)
+        assert Delivery.objects.filter(status="PENDING").count() == waiting
+        Delivery.objects.update(**ended_fields("FAILED"))
+    assert not recovering.exists()
+
+
+def test_recovery_has_constant_cost(api: Api, django_assert_max_num_queries):
     configure_receiver(api.workspace)
     for _ in range(12):
         record_delivery(api, **ended_fields("FAILED"))
 
-    # The lock, the configuration, the update, the job; a savepoint around them.
-    with django_assert_max_num_queries(6):
+    # The lock, the configuration, the ids, the update, the job; a savepoint around.
+    with django_assert_max_num_queries(7):
         assert recover(api.workspace.pk, "sandbox", now() - timedelta(days=1)) == 12
 
 

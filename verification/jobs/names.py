@@ -106,6 +106,7 @@ class JobName(StrEnum):
     SEND_DELIVERIES = "webhooks.delivery.send_due_deliveries", 1
     PURGE_EVENTS = "webhooks.events.purge_events", 60
     NOTIFY_DISABLED = "webhooks.health.notify_disabled"
+    GO_ON_RECOVERING = "webhooks.redelivery.go_on_recovering"
     NOTIFY_FAILING = "webhooks.health.notify_failing"
     PURGE_API_REQUESTS = "workspaces.api_requests.purge_api_requests", 60
     NOTIFY_LOW_BALANCES = "workspaces.ledger.notify_low_balances", 10
