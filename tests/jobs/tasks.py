@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 from django.db import connection
 
@@ -20,6 +21,13 @@ def nothing(*ids: object) -> None:
 @job
 def sleep(seconds: int) -> None:
     time.sleep(seconds)
+
+
+@job
+def run_while_exists(file: str) -> None:
+    Path(f"{file}.{os.getpid()}").touch()
+    while Path(file).exists():
+        time.sleep(0.05)
 
 
 @job

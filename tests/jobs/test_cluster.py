@@ -1,8 +1,9 @@
+import json
 import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import pytest
@@ -21,6 +22,7 @@ RECOVERY_SECONDS = 60
 SECONDS_TO_FORK = 0.8
 # The cluster and two workers.
 PROCESSES = 3
+WAITS = "waits up to 40 seconds for tests.jobs.tasks.run_while_exists"
 NO_BEAT = """
 UPDATE jobs_heartbeat SET beat_at = now() - interval '30 seconds'
 WHERE cluster = (SELECT claimed_by FROM jobs_job WHERE id = %s)
@@ -63,7 +65,12 @@ def seconds_until_done(jobs, id, limit=RECOVERY_SECONDS):
 
 
 def until_begun(jobs, *ids):
-    until(lambda: all(job(jobs, id)[0] for id in ids), seconds=RECOVERY_SECONDS)
+    def has_begun(id):
+        found = job(jobs, id)
+        assert found, f"job {id} has ended already"
+        return found[0]
+
+    until(lambda: all(map(has_begun, ids)), seconds=RECOVERY_SECONDS)
 
 
 def settle(jobs):
@@ -85,15 +92,49 @@ def kill(*processes):
         process.kill()
 
 
+@pytest.fixture
+def running(jobs, tmp_path):
+    """A file; the jobs of `enqueue_running` run as long as it is there."""
+    file = tmp_path / "running"
+    file.touch()
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def enqueue_running(jobs, file, count=1):
+    arguments = json.dumps([str(file)])
+    ids = [enqueue(jobs, "run_while_exists", arguments) for _ in range(count)]
+    # Each has made a file of its own.
+    until(lambda: len([*file.parent.glob("running.*")]) == count)
+    return ids
+
+
+@contextmanager
+def stopping(jobs, workers):
+    """Stop the cluster; its stop has to end after the block.
+
+    The block begins when so many workers have said for which job they wait.
+    """
+    before = jobs.log().count(WAITS)
+    with ThreadPoolExecutor(1) as operator:
+        stopped = operator.submit(jobs.stop_jobs)
+        until(lambda: jobs.log().count(WAITS) >= before + workers)
+        assert not stopped.done()
+        yield
+        stopped.result()
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_killed_workers_are_replaced_without_loading_modules(jobs, count):
-    kill(*jobs.jobs_processes()[1 : 1 + count])
+    before = jobs.jobs_processes()
+    kill(*before[1 : 1 + count])
 
     seconds_until_done(jobs, enqueue(jobs, "nothing"))
     settle(jobs)
-    *_, replaced = jobs.jobs_processes()
-    spent = replaced.cpu_times()
-    assert spent.user + spent.system < SECONDS_TO_FORK
+    new = [process for process in jobs.jobs_processes() if process not in before]
+    assert len(new) == count
+    for spent in (process.cpu_times() for process in new):
+        assert spent.user + spent.system < SECONDS_TO_FORK
 
 
 def test_worker_that_hangs_in_a_job_is_ended(jobs):
@@ -116,11 +157,11 @@ def test_killed_cluster_leaves_no_process(jobs):
     assert orphans(jobs) == []
 
 
-def test_job_of_a_killed_worker_runs_again_soon(jobs):
-    id = enqueue(jobs, "sleep", "[1]")
-    until_begun(jobs, id)
+def test_job_of_a_killed_worker_runs_again_soon(jobs, running):
+    (id,) = enqueue_running(jobs, running)
 
     kill(*jobs.jobs_processes()[1:])
+    running.unlink()
 
     seconds_until_done(jobs, id)
     settle(jobs)
@@ -137,38 +178,28 @@ def test_long_job_is_not_interrupted(jobs):
     assert jobs.jobs_processes() == before
 
 
-def test_running_job_ends_before_the_cluster_stops(jobs):
-    id = enqueue(jobs, "sleep", "[2]")
-    until_begun(jobs, id)
-
-    jobs.stop_jobs()
-
-    assert job(jobs, id) is None
-    assert orphans(jobs) == []
-
-
-def test_stopping_cluster_leaves_waiting_jobs_to_others(jobs):
-    running = [enqueue(jobs, "sleep", "[4]") for _ in range(2)]
-    until_begun(jobs, *running)
+def test_stopping_cluster_ends_running_jobs_and_leaves_waiting_ones(jobs, running):
+    ids = enqueue_running(jobs, running, 2)
     waiting = [enqueue(jobs, "nothing", f"[{number}]") for number in range(3)]
 
-    jobs.stop_jobs()
+    with stopping(jobs, workers=2):
+        running.unlink()
 
-    assert [job(jobs, id) for id in running] == [None, None]
+    assert [job(jobs, id) for id in ids] == [None, None]
+    assert orphans(jobs) == []
     assert {job(jobs, id) for id in waiting} == {(0, None)}
     with jobs.connect() as connection:
         claimed = "SELECT count(*) FROM jobs_job WHERE claimed_by <> ''"
         assert connection.execute(claimed).fetchone() == (0,)
 
 
-def test_second_ctrl_c_does_not_wait_for_running_jobs(jobs):
-    until_begun(jobs, enqueue(jobs, "sleep", "[60]"))
+def test_second_ctrl_c_does_not_wait_for_running_jobs(jobs, running):
+    enqueue_running(jobs, running)
     cluster = jobs.jobs_processes()[0]
 
-    waits = "waits up to 40 seconds for tests.jobs.tasks.sleep"
-    before = jobs.log().count(waits)
+    before = jobs.log().count(WAITS)
     cluster.send_signal(signal.SIGINT)
-    until(lambda: jobs.log().count(waits) > before, lambda: jobs.log()[-3000:])
+    until(lambda: jobs.log().count(WAITS) > before, lambda: jobs.log()[-3000:])
     assert is_alive(cluster)
     cluster.send_signal(signal.SIGINT)
     began = time.monotonic()
@@ -226,20 +257,20 @@ def test_clusters_of_one_name_leave_each_other_their_jobs(jobs, twin):
 
 
 @pytest.mark.timeout(180)
-def test_stopping_cluster_keeps_its_running_job_from_others(jobs, twin):
-    # Longer than two rounds of housekeeping
-    id = enqueue(jobs, "sleep", "[12]")
-    until_begun(jobs, id)
+def test_stopping_cluster_keeps_its_running_job_from_others(jobs, twin, running):
+    (id,) = enqueue_running(jobs, running)
     twin()
 
-    with ThreadPoolExecutor(1) as operator, jobs.connect() as connection:
-        stopped = operator.submit(jobs.stop_jobs)
-        while found := job(jobs, id):
-            assert found == (1, None)
+    with stopping(jobs, workers=1), jobs.connect() as connection:
+        # Longer than two rounds of housekeeping
+        ends_at = time.monotonic() + 12
+        while time.monotonic() < ends_at:
+            assert job(jobs, id) == (1, None)
             # To the other one it has been dead for longer than 20 seconds.
             connection.execute(NO_BEAT, [id])
             time.sleep(0.1)
-        stopped.result()
+        running.unlink()
+    assert job(jobs, id) is None
 
 
 @pytest.mark.timeout(240)
