@@ -22,6 +22,8 @@ def role() -> Iterator[str]:
     """A role that may create databases, and not read where the server's data is."""
     name = f"{connection.settings_dict['NAME']}_drill"
     with connection.cursor() as cursor:
+        # A killed run may have left it.
+        cursor.execute(f"DROP ROLE IF EXISTS {name}")
         cursor.execute(f"CREATE ROLE {name} LOGIN CREATEDB")
         yield name
         cursor.execute(f"DROP ROLE {name}")
