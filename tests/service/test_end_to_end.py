@@ -47,14 +47,19 @@ def test_report_is_ordered_run_and_read_over_http(client):
 def test_idle_service_answers_soon(client):
     numbers = count()
 
-    def seconds_to_answer():
-        (made,) = client.order(order(next(numbers)))
-        return seconds_until(client, made["id"], "READY")
+    def is_soon():
+        read, answered = [], []
+        for _ in range(15):
+            began = time.monotonic()
+            (made,) = client.order(order(next(numbers)))
+            client.status(made["id"])
+            read.append(time.monotonic() - began)
+            answered.append(seconds_until(client, made["id"], "READY"))
+        # Workers that nobody notifies look for jobs once a second. A busy machine needs
+        # longer for all, and a busy moment does not count.
+        return statistics.median(answered) < 0.4 + 5 * statistics.median(read)
 
-    # An answer takes less than 0.1 s on an idle machine; tests run on busy ones, of
-    # which a busy moment does not count.
-    rounds = ([seconds_to_answer() for _ in range(15)] for _ in range(5))
-    assert any(statistics.median(took) < 0.5 for took in rounds)
+    assert any(is_soon() for _ in range(5))
 
 
 def test_source_that_is_down_is_retried_before_the_sweep(client):
@@ -126,24 +131,25 @@ def test_too_large_body_is_refused(client, service):
 
 
 def test_endless_body_is_refused(client, service):
-    def endless():
-        for _ in range(300):
-            yield b"x" * 10_000
+    head = [
+        "POST /api/v1/reports HTTP/1.1",
+        "Host: localhost",
+        f"Authorization: Bearer {client.key}",
+        "Content-Type: application/json",
+        "Transfer-Encoding: chunked",
+    ]
+    with socket.create_connection(("127.0.0.1", service.port), 5) as s:
+        s.settimeout(ANSWER_SECONDS)
+        s.sendall("\r\n".join([*head, "", ""]).encode())
+        # The server closes the connection instead of reading 100 MB.
+        with pytest.raises(ConnectionError):
+            s.sendall((b"2710\r\n" + b"x" * 10_000 + b"\r\n") * 10_000)
+        try:
+            answer = s.recv(1000)
+        except ConnectionResetError:
+            answer = b""
 
-    try:
-        answer = requests.post(
-            f"{service.url}/api/v1/reports",
-            endless(),
-            headers={
-                "Authorization": f"Bearer {client.key}",
-                "Content-Type": "application/json",
-            },
-            timeout=ANSWER_SECONDS,
-        )
-    except requests.ConnectionError:
-        # The server may close the connection instead of reading the body.
-        return
-    assert answer.status_code in {400, 411, 413}
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 413")
 
 
 def test_header_of_10_mb_is_refused_or_cut(service):

@@ -14,7 +14,11 @@ ERASED = """
 SELECT count(*) FILTER (WHERE erased_at IS NOT NULL), count(*)
 FROM reports_report WHERE workspace_id = %s
 """
-ENDED = "SELECT ended_at IS NOT NULL, report_count, certificate FROM privacy_erasure"
+ENDED = """
+SELECT e.ended_at IS NOT NULL, e.report_count, e.certificate
+FROM privacy_erasure e JOIN privacy_subjectrequest r ON r.id = e.request_id
+WHERE r.workspace_id = %s
+"""
 LEFT = """
 SELECT count(*) FROM checks_checkresult r JOIN reports_report p ON p.id = r.report_id
 WHERE p.workspace_id = %s AND (r.finding IS NOT NULL OR r.question IS NOT NULL)

@@ -35,7 +35,6 @@ def test_counts_of_all_web_processes_add_up_and_stay(service):
         return requests.get(f"{service.url}/readyz", timeout=60).status_code
 
     with ThreadPoolExecutor(16) as threads:
-        # A busy machine refuses some with 503.
         answered = [*threads.map(ask, range(REQUESTS))].count(200)
 
     counted = {
@@ -46,13 +45,15 @@ def test_counts_of_all_web_processes_add_up_and_stay(service):
     # One is of the main process, which has counted nothing.
     assert len(counted) > 2
     assert answered > PROCESSES
-    assert {count_of_readyz(service) for _ in range(10)} == {answered}
+    # A busy machine answers some with 503, and goes on with them.
+    (count,) = until(lambda: equal_counts(service))
+    assert answered <= count <= REQUESTS
     web = [one for one in service.processes() if one.pid in counted]
     killed = next(one for one in web if one.ppid() in counted)
     killed.kill()
     killed.wait(10)
     assert not is_alive(killed)
-    assert count_of_readyz(service) == answered
+    assert count_of_readyz(service) == count
 
 
 def test_death_of_a_process_during_a_stop_is_no_failure(service):
@@ -73,12 +74,19 @@ def test_sessions_in_the_database_bear_the_names_of_their_programs(service):
     with service.connect() as server:
         rows = server.execute(
             "SELECT DISTINCT application_name FROM pg_stat_activity WHERE datname = "
-            "current_database() AND pid <> pg_backend_pid()"
+            "current_database() AND pid <> pg_backend_pid() "
+            "AND backend_type = 'client backend'"
         ).fetchall()
 
     assert {name for (name,) in rows} == {"verification web", "verification jobs"}
     sql = "select 'named ' || current_setting('application_name')"
     assert "named verification dbshell" in service.manage("dbshell", "--", "-c", sql)
+
+
+def equal_counts(service):
+    """Return the set with the count, once all processes answer the same."""
+    counts = {count_of_readyz(service) for _ in range(10)}
+    return counts if len(counts) == 1 else None
 
 
 def count_of_readyz(service):

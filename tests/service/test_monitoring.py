@@ -7,6 +7,7 @@ import time
 import pytest
 from standardwebhooks import Webhook
 
+from tests.service.conftest import Client
 from tests.service.test_webhooks import configure
 from tests.service.test_webhooks import receiver as receiver
 from tests.world.deliveries import SECRET
@@ -72,7 +73,8 @@ def until_counted(service, sql, client, expected) -> None:
             time.sleep(0.1)
 
 
-def test_change_becomes_an_alert_an_event_and_is_read(service, client, receiver):
+def test_change_becomes_an_alert_an_event_and_is_read(service, receiver):
+    client = Client(service, "sandbox")
     made = client.post("/monitoring", rule_request(id_number=CHANGING)).json()
     configure(client, receiver)
     until_counted(service, RUNS, client, (1, 1))

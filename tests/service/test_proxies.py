@@ -1,7 +1,6 @@
 """nginx and Caddy in front of web servers that restart."""
 
 import json
-import random
 import subprocess
 import threading
 import time
@@ -14,7 +13,7 @@ from django.conf import settings
 
 from tests.service.conftest import Client
 from tests.world.clients import person
-from tests.world.service import READY_SECONDS, Service, end_family
+from tests.world.service import READY_SECONDS, Service, end_family, free_port
 from tests.world.waiting import until
 from tests.world.web_proxies import DEPLOY, Caddy, Nginx, WebProxy
 from verification.api.problem_kinds import PROBLEM_KINDS
@@ -28,10 +27,10 @@ AWAY_SECONDS = 1.5
 MORE_SECONDS = 90
 # Clients without a pause would slow the restart that they watch.
 PAUSE_SECONDS = 0.1
-# Nobody gets one of these by chance while a web server is away.
-FIXED_PORTS = range(20_000, 32_000)
 # As in the unit of the web servers
-DRAIN_SECONDS, PROBE_SECONDS = 5, 2
+DRAIN_SECONDS = 5
+# Of two sites, with and without a body
+CADDY_CHECKS = 4
 
 
 class Orders(threading.Thread):
@@ -141,7 +140,7 @@ class WebServers:
     """Two web servers of the service on ports of their own, as the units run them."""
 
     def __init__(self, service: Service) -> None:
-        self.ports = random.sample(FIXED_PORTS, 2)
+        self.ports = [free_port(), free_port()]
         self._service = service
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -167,7 +166,7 @@ class WebServers:
             try:
                 requests.get(f"http://127.0.0.1:{port}/healthz", timeout=5)
                 return
-            except requests.ConnectionError:
+            except requests.RequestException:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
 
@@ -182,17 +181,20 @@ def test_restart_of_one_web_server_after_the_other_refuses_no_order(
 ):
     with ExitStack() as exits:
         servers = exits.enter_context(WebServers(service))
-        proxies = [exits.enter_context(kind(*servers.ports)) for kind in (Nginx, Caddy)]
+        _, caddy = proxies = [
+            exits.enter_context(kind(*servers.ports)) for kind in (Nginx, Caddy)
+        ]
         orders = [Orders(proxy, unlimited_client.key) for proxy in proxies]
         reads = [Reads(proxy) for proxy in proxies]
         threads = [*orders, *reads]
         for thread in threads:
             thread.start()
         for port in servers.ports:
-            # A proxy that asks each second has noticed the start of the other one.
-            time.sleep(PROBE_SECONDS)
             wait_for_more_created(orders)
             servers.restart(port)
+            # nginx asks no server; Caddy asks each second.
+            up = f'"msg":"host is up","host":"127.0.0.1:{port}"'
+            until(lambda up=up: caddy.log().count(up) >= CADDY_CHECKS, caddy.log)
         wait_for_more_created(orders)
         for thread in threads:
             thread.stopping = True

@@ -86,14 +86,17 @@ def test_chunked_body_is_read(service, client):
     assert {e["pointer"] for e in problem["errors"]} == {"#/a", "#/reports"}
 
 
-@pytest.mark.parametrize("body", [b"zz\r\n", b'3\r\n{"a\r\nxyz\r\n'])
-def test_malformed_chunks_are_refused_and_logged(service, client, body):
-    head = post(client, "/reports", "Transfer-Encoding: chunked", "X-Request-Id: bad")
+@pytest.mark.parametrize(
+    ("id", "body"), [("no-size", b"zz\r\n"), ("too-long", b'3\r\n{"a\r\nxyz\r\n')]
+)
+def test_malformed_chunks_are_refused_and_logged(service, client, id, body):
+    chunked = "Transfer-Encoding: chunked"
+    head = post(client, "/reports", chunked, f"X-Request-Id: {id}")
 
     status, problem = answer(send(service, head, body))
 
     assert (status, problem["code"]) == (400, "malformed-body")
-    assert '"request_id":"bad"' in service.log()
+    assert f'"request_id":"{id}"' in service.log()
 
 
 def test_stranger_with_a_large_body_is_answered_before_it_is_read(service, client):
