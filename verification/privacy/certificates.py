@@ -48,8 +48,8 @@ REQUESTED_BY = {
     Origin.STAFF: "the operator",
 }
 KEPT = (
-    "ids, checks, states, times and prices of the reports; entries of the ledger and "
-    "invoices; the audit trail"
+    "ids, checks, states, times and prices of the reports; entries of the ledger, "
+    "invoices and receipts without payers; the audit trail"
 )
 
 

@@ -243,7 +243,7 @@ PURGES: dict[str, tuple[str, str]] = {
 }
 STAYS = [
     "What stays of an erased report: ids, checks, states, times and prices.",
-    "Ledger, invoices and payments without a payer stay as tax law demands.",
+    "Ledger, invoices, payments and receipts without payers stay as tax law demands.",
     "The audit trail stays. It holds names of fields and no values, and the reasons of "
     "staff, who name nobody in them.",
     "The register of requests stays without what a person typed.",
