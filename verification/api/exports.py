@@ -13,7 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import chain
+from threading import Lock
 from typing import Annotated, Any, Literal
+from uuid import UUID
+from weakref import WeakSet
 
 import orjson
 from django.http import StreamingHttpResponse
@@ -37,7 +40,7 @@ from verification.api.export_kinds import (
 )
 from verification.api.monitoring import AlertBody
 from verification.api.operations import OperationViewSet, operation
-from verification.api.problems import wrong_member
+from verification.api.problems import rate_limited, wrong_member
 from verification.api.report_shapes import DecisionBody, ReportBody
 from verification.backoffice import audit
 from verification.privacy.disclosures import record_disclosures
@@ -50,6 +53,9 @@ from verification.web.request import current_request_id, request_id
 from workspaces.models import Client, Environment, Scope, Workspace
 
 MAX_DAYS = 366
+# A workspace's exports under way in a process: all share the threads of its gateway.
+EXPORTS_AT_ONCE = 2
+RETRY_SECONDS = 60
 MEDIA_TYPES = {"csv": "text/csv", "jsonl": JSON_LINES}
 
 
@@ -85,9 +91,18 @@ class Period:
         return f"{self.first} to {self.last}"
 
 
+class TooManyExports(Exception):
+    """EXPORTS_AT_ONCE of the workspace are under way."""
+
+
 class ExportResponse(StreamingHttpResponse):
     # The gateway makes its pieces in threads of their own.
     is_long = True
+    workspace_id: UUID
+
+
+_running: WeakSet[ExportResponse] = WeakSet()
+_running_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +120,30 @@ class Export:
     reason: str = ""
 
     def response(self) -> ExportResponse:
-        """Start the export and return its file.
+        """Start the export and return its file. Raises TooManyExports.
 
         The first page is read here, where an error of the database becomes a problem.
         """
+        workspace_id = self.client.workspace.pk
+        with _running_lock:
+            others = [one for one in _running if not one.closed]
+        if [o.workspace_id for o in others].count(workspace_id) >= EXPORTS_AT_ONCE:
+            raise TooManyExports
         pages = self.kind.read(self.client, self.period.start, self.period.end)
         first = next(pages, [])
         self._record("export.started")
         name = f"{self.kind.name}-{self.period.first}-{self.period.last}"
-        return ExportResponse(
+        answer = ExportResponse(
             self._pieces(chain([first], pages), current_request_id()),
             content_type=f"{MEDIA_TYPES[self.format]}; charset=utf-8",
             headers={
                 "Content-Disposition": f'attachment; filename="{name}.{self.format}"'
             },
         )
+        answer.workspace_id = workspace_id
+        with _running_lock:
+            _running.add(answer)
+        return answer
 
     def _pieces(self, pages: Iterable[list[Any]], id: str) -> Iterator[bytes]:
         rows, is_whole = 0, False
@@ -239,7 +263,8 @@ def _export(name: str, summary: str, scope: Scope, line: type[Shape]) -> Any:
 class ExportViewSet(OperationViewSet):
     """Files with the rows of a period, oldest first. They are sent while they are made.
 
-    Each export is in the audit trail. A key may make ten in a minute.
+    Each export is in the audit trail. A key may make ten in a minute, and a workspace
+    two at once.
     """
 
     http_method_names = ["get"]
@@ -298,4 +323,8 @@ class ExportViewSet(OperationViewSet):
             Channel.API,
             masked,
         )
-        return made.response()
+        try:
+            return made.response()
+        except TooManyExports:
+            detail = f"{EXPORTS_AT_ONCE} exports of the workspace are under way."
+            raise rate_limited(detail, RETRY_SECONDS) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,13 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.api.export_kinds import AUDIT_TRAIL, KINDS
-from verification.api.exports import MAX_DAYS, Export, Period, PeriodTooLong
+from verification.api.exports import (
+    MAX_DAYS,
+    Export,
+    Period,
+    PeriodTooLong,
+    TooManyExports,
+)
 from verification.backoffice import audit
 from verification.console.base import Place, member_required
 from verification.console.fields import (
@@ -92,15 +99,16 @@ def overview(place: Place) -> HttpResponseBase:
             place.require_second_factor()
         subject = f"exports:{place.member.pk}"
         if not rate_limits.count(subject, EXPORTS_PER_MINUTE).exceeded:
-            return Export(
-                kind,
-                place.client,
-                typed["period"],
-                typed["format"],
-                audit.actor_of(place.request),
-                Channel.CONSOLE,
-                masked=not typed.get("in_full"),
-                reason=typed.get("reason", ""),
-            ).response()
+            with suppress(TooManyExports):
+                return Export(
+                    kind,
+                    place.client,
+                    typed["period"],
+                    typed["format"],
+                    audit.actor_of(place.request),
+                    Channel.CONSOLE,
+                    masked=not typed.get("in_full"),
+                    reason=typed.get("reason", ""),
+                ).response()
         form.add_error(None, _("Wait a minute before the next export."))
     return place.render("exports", {"form": form, "most": MAX_DAYS})
