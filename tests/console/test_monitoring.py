@@ -196,13 +196,35 @@ def test_faults_of_a_rule_are_shown_at_their_fields(owner):
         assert not Rule.objects.exists(), fields
 
 
-def test_rule_about_the_subject_of_a_report_begins_with_its_details(owner, api):
+def test_report_leads_to_a_rule_that_begins_with_its_details(owner, officer, api):
     report = api.create(person())["id"]
+    link = f'href="{owner.url("monitoring-new")}?report={report}"'
+    assert link not in owner.page("reports-detail", report=report)
+    api.work()
 
+    assert link in owner.page("reports-detail", report=report)
+    assert link not in officer.page("reports-detail", report=report)
     page = owner.page("monitoring-new", query={"report": report})
-
     assert 'value="Wanjiku Kamau"' in page
     assert 'value="IDENTITY" id="id_checks_0" checked' in page
+
+    Report.objects.update(restricted_at=now())
+    assert link not in owner.page("reports-detail", report=report)
+
+
+def test_report_of_a_run_leads_to_its_rule_until_it_is_deleted(owner, viewer, api):
+    made = create_rule(api)["id"]
+    run_rules(api)
+    run = Report.objects.get().pk
+    link = f'href="{owner.url("monitoring-rule", rule=made)}"'
+
+    assert link in viewer.page("reports-detail", report=run)
+    page = owner.page("reports-detail", report=run)
+    assert link in page
+    assert "Monitor the subject" not in page
+
+    api.delete(f"/monitoring/{made}")
+    assert link not in owner.page("reports-detail", report=run)
 
 
 def test_rule_page_opens_when_its_address_names_no_report(owner):

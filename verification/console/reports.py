@@ -15,6 +15,7 @@ from django.utils.functional import Promise
 from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext_lazy as _
 
+from monitoring.models import rules_of
 from verification.checks.events import consent_status_of
 from verification.checks.finding_words import label_of, text_of
 from verification.checks.models import (
@@ -231,6 +232,11 @@ def _render_report(
     decisions, case = decision_context(place, found, form), case_context(place, found)
     made = [one["row"] for one in reversed(decisions["decisions"])]
     may_answer = Permission.ANSWER_SUBJECTS in place.offered
+    # The rule of a run may have been deleted since.
+    rule_id = found.monitoring_id
+    rule = rules_of(place.client).filter(pk=rule_id).first() if rule_id else None
+    is_usable = found.is_ended and found.subject and not found.restricted_at
+    may_monitor = Permission.MANAGE_MONITORING in place.offered
     shown = {
         "report": found,
         "package": package_of(found),
@@ -253,6 +259,10 @@ def _render_report(
         "reason": reason_of(consent) if consent else None,
         "papers": papers_of(found),
         "payment": getattr(found, "payment", None),
+        "rule": rule,
+        "may_monitor": (
+            may_monitor and place.may_run_reports and is_usable and not rule
+        ),
         "can_send_data": may_answer and consent and not found.erased_at,
         "messages_sent": [describe_message(m) for m in client_messages(found)],
         "timeline": timeline,
