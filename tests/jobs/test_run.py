@@ -33,6 +33,7 @@ from tests.world.service import free_port
 from tests.world.waiting import until
 from verification.db import embedded
 from verification.jobs.management.commands.run import ORDER
+from verification.providers.metropol import SECONDS
 from verification.reports.models import ReportStatus
 
 # The whole service is started and stopped.
@@ -115,17 +116,20 @@ class Run:
     def kill_database(self) -> None:
         self._database().send_signal(signal.SIGQUIT)
 
-    def part(self, name: str) -> psutil.Process:
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Return the processes of a part: of the job workers all."""
         assert self._process
-        run = psutil.Process(self._process.pid)
         if name == "database":
-            return self._database()
-        # The names of `ps`; forked processes have the names of their parents.
-        parts = {part.name(): part for part in run.children()}
-        if name == "web server":
-            return parts[name]
-        cluster = parts["job cluster"]
-        return cluster if name == "job cluster" else cluster.children()[0]
+            return [self._database()]
+        if name == "job worker":
+            (cluster,) = self.processes("job cluster")
+            return cluster.children()
+        found = []
+        for part in psutil.Process(self._process.pid).children():
+            with suppress(psutil.NoSuchProcess):
+                # The name that `ps` shows
+                found += [part] if part.name() == name else []
+        return found
 
     def is_ready_since(self, moment: float) -> bool:
         """Return True if requests are answered and jobs have run since then."""
@@ -246,7 +250,7 @@ def test_welcome_links_log_in_on_this_machine_alone(started: Run):
 
 
 def test_second_ctrl_c_does_not_wait_for_a_paid_call(first_run: Run, metropol):
-    metropol.anybody, metropol.faults.slow = (700, "003"), 20
+    metropol.anybody, metropol.faults.slow = (700, "003"), 60
     sources = {
         "METROPOL_PUBLIC_KEY": PUBLIC,
         "METROPOL_PRIVATE_KEY": PRIVATE,
@@ -273,7 +277,8 @@ def test_second_ctrl_c_does_not_wait_for_a_paid_call(first_run: Run, metropol):
         assert run.interrupt() == 0
         ended_at = time.monotonic()
 
-    assert ended_at - called_at < metropol.faults.slow
+    # The call would have ended then.
+    assert ended_at - called_at < SECONDS
 
 
 @pytest.mark.timeout(400)
@@ -291,10 +296,10 @@ def test_interrupted_demo_shows_each_state_once(first_run: Run):
         output = run.output()
 
     created = {report["id"]: report["createdAt"] for report in found}
-    assert created.pop(mine) > str(now() - timedelta(minutes=10))
+    assert created.pop(mine) > (now() - timedelta(minutes=10)).isoformat()
     assert {report["status"] for report in found} == set(ReportStatus)
     assert 50 <= len(found) <= 100
-    assert min(created.values()) < str(now() - timedelta(60))
+    assert min(created.values()) < (now() - timedelta(60)).isoformat()
     # Each run of a rule has the rule's reference.
     named = [
         r["reference"] for r in found if re.match("LN-|SUP-", r["reference"] or "")
@@ -382,7 +387,8 @@ def test_service_is_ready_again_after_any_process_is_killed(started: Run):
             started.kill()
             started.launch()
         else:
-            started.part(name).kill()
+            for process in started.processes(name):
+                process.kill()
         killed_at = time.monotonic()
         while not started.is_ready_since(killed_at):
             waited = time.monotonic() - killed_at
@@ -395,12 +401,16 @@ def test_service_is_ready_again_after_any_process_is_killed(started: Run):
 def test_killed_part_is_replaced_without_loading_django(started: Run):
     # Of a processor: to load Django takes two seconds, and with all addresses four.
     for name, most in (("job worker", 0.8), ("web server", 2.5)):
-        started.part(name).kill()
+        old = started.processes(name)
+        for process in old:
+            process.kill()
 
         killed_at = time.monotonic()
         until(lambda since=killed_at: started.is_ready_since(since), started.output)
-        spent = started.part(name).cpu_times()
-        assert spent.user + spent.system < most, name
+        new = [process for process in started.processes(name) if process not in old]
+        assert new
+        for spent in (process.cpu_times() for process in new):
+            assert spent.user + spent.system < most, name
 
 
 def test_second_run_in_a_folder_ends_at_once(started: Run):
