@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
@@ -346,7 +347,7 @@ def list_deliveries(
     *,
     event: str | None = None,
     status: str | None = None,
-    report_id: UUID | None = None,
+    report_ids: Collection[UUID] | None = None,
     page: int,
     size: int,
     count_up_to: int | None = None,
@@ -363,8 +364,8 @@ def list_deliveries(
         found = found.filter(name=event)
     if status:
         found = found.filter(status=status)
-    if report_id:
-        found = found.filter(event__report_id=report_id)
+    if report_ids is not None:
+        found = found.filter(event__report_id__in=report_ids)
     ids = read_page(found, page, size, count_up_to=count_up_to)
     rows = own.in_bulk(ids.rows)
     return replace(ids, rows=[rows[pk] for pk in ids.rows])

@@ -225,7 +225,9 @@ def test_delivery_page_says_what_each_attempt_came_to(owner, api):
     update_delivery(delivery, status_code=502)
     Attempt.objects.filter(number=3).update(error="NOT_TRUSTED", status_code=None)
     row = owner.page("webhooks").split("<tbody")[1]
-    assert number_of_id("R", delivery.event.report_id) in row
+    report = delivery.event.report_id
+    link = f'href="{owner.url("reports-detail", report=report)}">'
+    assert f"{link}{number_of_id('R', report)}</a>" in row
     # The page shows the newest attempt, not an older answer.
     assert ">502<" not in row
     assert str(WORDS["attempt"]["NOT_TRUSTED"]) in row
@@ -239,9 +241,23 @@ def test_report_leads_to_its_deliveries(owner, api):
     link = f'/webhooks/?report_id={report}"'
     assert link in owner.page("reports-detail", report=report)
     html = owner.page("webhooks", query={"report_id": report})
-    assert f"Report ID: {report}" in re.sub("</?bdi>", "", html)
+    assert f"Report number or ID: {report}" in re.sub("</?bdi>", "", html)
     assert owner.url("webhooks-delivery", delivery=mine.pk) in html
     assert owner.url("webhooks-delivery", delivery=other.pk) not in html
+
+
+def test_deliveries_are_found_by_the_number_of_their_report(owner, stranger, api):
+    configure_receiver(api.workspace)
+    mine, other = (record_delivery(api) for _ in range(2))
+    number = number_of_id("R", mine.event.report_id)
+
+    for typed in (number, f" {number.lower()} "):
+        html = owner.page("webhooks", query={"report_id": typed})
+        assert owner.url("webhooks-delivery", delivery=mine.pk) in html
+        assert owner.url("webhooks-delivery", delivery=other.pk) not in html
+    for visitor, typed in ((owner, "R-0000-0000-0000"), (stranger, number)):
+        html = visitor.page("webhooks", query={"report_id": typed})
+        assert "Nothing matches these filters." in html
 
 
 def test_delivery_page_names_no_next_attempt_in_the_past(owner, api):

@@ -316,11 +316,12 @@ class DeliveryViewSet(OperationViewSet):
 
         A client without a receiver pulls events by `GET /api/v1/events`.
         """
+        report_id = self.query.report_id
         found = list_deliveries(
             *self.client.where,
             event=self.query.event,
             status=self.query.status,
-            report_id=self.query.report_id,
+            report_ids=[report_id] if report_id else None,
             page=self.query.page,
             size=self.query.size,
         )

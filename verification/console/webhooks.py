@@ -32,6 +32,7 @@ from verification.console.charts import duration_text
 from verification.console.fields import FilterForm, filter_field, text_field
 from verification.console.words import choices_of
 from verification.reports.models import Report
+from verification.reports.numbers import find_reports_by_number
 from verification.values.clock import now
 from webhooks import configuration, redelivery
 from webhooks.attempts import RETRY_DELAYS
@@ -52,7 +53,7 @@ STATUS_CODES = {status.value for status in HTTPStatus}
 class DeliveryFilters(FilterForm):
     event = filter_field(_("Event"), ((n, n) for n in Event.Name.values))
     status = filter_field(_("Status"), choices_of("delivery"))
-    report_id = forms.UUIDField(label=_("Report ID"), required=False)
+    report_id = text_field(_("Report number or ID"), 40, required=False)
 
 
 class ReasonForm(forms.Form):
@@ -129,7 +130,13 @@ def overview(place: Place) -> HttpResponse:
     found = _find_configuration(place)
     may_manage = Permission.MANAGE_WEBHOOKS in place.offered
     asked = form.chosen | place.paging
-    page = list_deliveries(*place.where, **asked, count_up_to=COUNTED_DELIVERIES)
+    number = asked.pop("report_id")
+    page = list_deliveries(
+        *place.where,
+        **asked,
+        report_ids=find_reports_by_number(number) if number else None,
+        count_up_to=COUNTED_DELIVERIES,
+    )
     ids = [delivery.pk for delivery in page.rows]
     newest = Attempt.objects.filter(delivery__in=ids).order_by("delivery", "-number")
     shown = {
