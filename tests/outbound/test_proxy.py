@@ -225,7 +225,7 @@ def test_silent_proxy_ends_with_the_deadline(settings: Any):
             client.create_session(seconds=0.5).get(f"https://{HOST}/")
         assert hook(PUBLIC).error == E.TIMED_OUT
 
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 10
 
 
 def test_webhook_goes_through_the_proxy_to_the_checked_address(
