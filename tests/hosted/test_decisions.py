@@ -319,7 +319,7 @@ def test_grant_names_the_client_for_an_unreachable_payer(ask):
     page = visible_text(visitor.text())
 
     assert "was asked to pay" not in page
-    assert "Somebody else has to pay, and Acacia Lenders has the link for it." in page
+    assert "Somebody else has to pay, and Acacia Lenders has the link." in page
 
 
 @pytest.mark.parametrize("draft", [False, True])

@@ -34,7 +34,7 @@ class PersonForm(forms.ModelForm):
         "^[A-Z]{2}$",
         initial="KE",
         widget=UnfoldAdminTextInputWidget,
-        help_text="Of the documents, in two letters.",
+        help_text="The country of the documents, in two letters.",
     )
     id_number = forms.CharField(
         required=False, max_length=64, widget=UnfoldAdminTextInputWidget
@@ -131,7 +131,7 @@ class StaffErasureAdmin(ApprovalAdmin):
     personal_fields = ("person",)
     entry_form = PersonForm
 
-    @admin.display(description="Begun by another request before")
+    @admin.display(description="Begun by another request")
     def begun_by_others(self, row):
         earlier = Erasure.objects.filter(pk__in=row.earlier_erasures)
         rows = earlier.select_related("request__workspace").order_by("pk")
