@@ -440,8 +440,5 @@ def _sweep(erasure_id: UUID) -> None:
 def _erase_again(erasure: Erasure, report_ids: Sequence[UUID]) -> None:
     reports = locked_reports().filter(pk__in=report_ids, erased_at__isnull=False)
     ids = [report.pk for report in reports.order_by("pk")]
-    late = erase_reports(ids, now())
-    # Staff have answered a letter since.
-    del late[SubjectRequest._meta.db_table]
-    if late:
+    if late := erase_reports(ids, now()):
         logger.warning("erasure %s found late data: %s", erasure.pk, dict(late))

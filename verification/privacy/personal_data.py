@@ -62,6 +62,9 @@ OF_CORRECTION = """t.correction_id IN (
 OF_NOTICE = """t.notice_id IN (
     SELECT id FROM decisions_adversenotice WHERE report_id = ANY(%(reports)s)
 )"""
+ANSWERED_BEFORE = """t.answered_at <= (
+    SELECT COALESCE(erased_at, %(at)s) FROM reports_report WHERE id = t.report_id
+)"""
 # A receipt stays true, so it keeps the client, the checks and the prices of its time.
 ERASED_RECEIPT = """(
     SELECT left_over.receipt
@@ -156,11 +159,10 @@ TABLES = [
         },
     ),
     PersonalTable(NoticeFact, "addresses in proofs of service", OF_NOTICE),
-    # Staff have to answer an open letter, and need its name and address.
+    # Staff have to answer an open letter, and need its name and address. What they
+    # answer after the erasure stays for `requests.DETAILS_RETENTION`.
     PersonalTable(
-        SubjectRequest,
-        "details of requests",
-        f"{OF_REPORT} AND t.answered_at IS NOT NULL",
+        SubjectRequest, "details of requests", f"{OF_REPORT} AND {ANSWERED_BEFORE}"
     ),
     PersonalTable(
         CheckResult,
