@@ -11,7 +11,7 @@ from monitoring.models import Alert, Rule
 from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import STATUSES, create_report_with_status
 from tests.world.rules import raise_alert, store_rule
-from tests.world.staff import change_url
+from tests.world.staff import change_url, enter_request
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
 from verification.consents.models import Consent
@@ -26,12 +26,13 @@ from verification.privacy.models import (
     Outcome,
     RequestKind,
     RetentionRun,
+    SubjectRequest,
 )
 from verification.privacy.requests import answer_request, open_request
-from verification.privacy.retention import erase_expired_reports
+from verification.privacy.retention import erase_expired_reports, kept_longer
 from verification.reports.models import Report, SearchEntry
 from webhooks.models import Event
-from workspaces.models import Workspace
+from workspaces.models import Environment, Workspace
 
 DAY = timedelta(days=1)
 
@@ -252,6 +253,16 @@ def test_request_for_the_data_keeps_a_report_until_it_is_answered(
     erase_expired_reports()
 
     assert api.report(ended)["erasedAt"] is not None
+
+
+def test_open_join_keeps_a_report_outside_the_sandbox_alone(api: Api, ended: str):
+    report = Report.objects.get(pk=ended)
+    enter_request(report, origin=Origin.SUBJECT, proved_address=b"digest")
+    assert kept_longer([report], now()) == set()
+
+    SubjectRequest.objects.update(environment=Environment.PRODUCTION)
+
+    assert kept_longer([report], now()) == {report.pk}
 
 
 def test_database_refuses_an_erased_report_with_a_name(api: Api, ended: str):

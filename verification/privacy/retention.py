@@ -248,6 +248,10 @@ def _is_held(at: datetime) -> Q:
     requests = SubjectRequest.objects.open().filter(
         report=OuterRef("pk"), kind__in=NEED_DATA
     )
+    # No deadline or mail ends a join of the sandbox.
+    requests = requests.exclude(
+        environment=Environment.SANDBOX, proved_address__isnull=False
+    )
     holds = Hold.objects.open(at).filter(report=OuterRef("pk"))
     return Q(Exists(corrections)) | Q(Exists(requests)) | Q(Exists(holds))
 
