@@ -157,9 +157,28 @@ def test_request_that_nobody_decides_forgets_the_person_after_a_month(api: Api):
     assert (event.object_id, event.actor_kind) == (str(old.pk), "SERVICE")
     entry = SubjectRequest.objects.get()
     assert (entry.kind, entry.requested_by) == ("ERASURE", GRACE.name)
-    assert (entry.details, entry.is_overdue) == ({"request": "A letter"}, True)
+    assert entry.details == {"request": "A letter", "staffErasure": str(old.pk)}
+    assert entry.is_overdue
     young.refresh_from_db()
     assert young.status == "REQUESTED"
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+def test_undecided_request_is_no_entry_when_all_is_erased(api: Api, by_number: bool):
+    made = api.create(person())["id"]
+    if by_number:
+        row = staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
+    else:
+        row = staff_erasures.request_for_report(made, "A letter", by=GRACE)
+    erase(api, made)
+    before = now() - staff_erasures.TIME_TO_DECIDE
+    StaffErasure.objects.update(created_at=before)
+
+    staff_erasures.erase_undecided()
+
+    row.refresh_from_db()
+    assert row.status == "REJECTED"
+    assert not SubjectRequest.objects.open().exists()
 
 
 @pytest.mark.django_db(transaction=True)

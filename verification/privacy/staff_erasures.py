@@ -2,7 +2,8 @@
 
 They mean the subject of one report in its workspace, or, by document numbers, a person
 or company in all workspaces. A request that nobody decides is rejected by the clock, so
-that the numbers are not kept for ever, and becomes an open entry of the register.
+that the numbers are not kept for ever. If the person is not erased, it becomes an open
+entry of the register.
 """
 
 from __future__ import annotations
@@ -96,14 +97,9 @@ def approve(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
     """Start the erasures. Raises StaffErasureRefused, also while a report is held."""
     row = _lock(erasure_id)
     record_approval(row, by, StaffErasureRefused)
-    ids = row.subject_ids or []
-    if row.report and row.report.erased_at and ids:
-        # Nothing else tells whose the report was.
-        row.report.subject_id = ids[0]
-    people = [Person.of(row.report)] if row.report else _find(row.person or {}, ids)
+    people, ids = _people(row), row.subject_ids or []
     lock_person(*(one for person in people for one in person.find().subject_ids), *ids)
-    everything = [(person, _find_again(row, person)) for person in people]
-    left = [(one, found) for one, found in everything if found.reports or found.rules]
+    left = _find_left(row, people)
     if not left:
         raise StaffErasureRefused("Everything about this person is erased already.")
     for person, found in left:
@@ -148,16 +144,20 @@ def erase_undecided() -> None:
 def _reject_undecided(erasure_id: UUID) -> None:
     # Staff may have decided at the last moment.
     with suppress(StaffErasureRefused):
-        row = reject(erasure_id, by=StaffActor(0, ACTOR))
+        row = _lock(erasure_id)
+        reject(erasure_id, by=StaffActor(0, ACTOR))
         action = f"{audit.noun(row)}.rejected"
         audit.record(action, audit.SERVICE, row, reason="Nobody decided in time")
+        if not _find_left(row, _people(row)):
+            return
         # The person still waits. The officers read that the answer is overdue.
         open_request(
             RequestKind.ERASURE,
             Origin.STAFF,
             requested_by=row.requested_by,
             report=row.report,
-            details={"request": row.reason},
+            # The numbers are erased; the requester may still know the person.
+            details={"request": row.reason, "staffErasure": str(row.pk)},
             received_at=row.created_at,
         )
 
@@ -169,6 +169,20 @@ def erasures_to_decide() -> QuerySet[StaffErasure]:
 def _lock(erasure_id: UUID) -> StaffErasure:
     rows = StaffErasure.objects.select_for_update(of=("self",), no_key=True)
     return rows.select_related("report__workspace").get(pk=erasure_id)
+
+
+def _people(row: StaffErasure) -> list[Person]:
+    ids = row.subject_ids or []
+    if row.report and row.report.erased_at and ids:
+        # Nothing else tells whose the report was.
+        row.report.subject_id = ids[0]
+    return [Person.of(row.report)] if row.report else _find(row.person or {}, ids)
+
+
+def _find_left(row: StaffErasure, people: list[Person]) -> list[tuple[Person, Found]]:
+    """Return those of the people with reports or rules that are not erased."""
+    everything = [(person, _find_again(row, person)) for person in people]
+    return [(one, found) for one, found in everything if found.reports or found.rules]
 
 
 def _find_again(row: StaffErasure, person: Person) -> Found:
