@@ -181,6 +181,22 @@ def test_undecided_request_is_no_entry_when_all_is_erased(api: Api, by_number: b
     assert not SubjectRequest.objects.open().exists()
 
 
+def test_ids_in_decided_requests_are_erased(api: Api):
+    made = api.create(person())["id"]
+    row = staff_erasures.request_for_report(made, "A letter", by=GRACE)
+    staff_erasures.reject(row.pk, by=GRACE)
+    ids = {"found_ids": row.found_ids, "subject_ids": row.subject_ids}
+    StaffErasure.objects.update(**ids)
+    waiting = staff_erasures.request_for_report(made, "A letter", by=GRACE)
+
+    staff_erasures.erase_undecided()
+
+    row.refresh_from_db()
+    assert (row.found_ids, row.subject_ids) == (None, None)
+    waiting.refresh_from_db()
+    assert (waiting.found_ids, waiting.subject_ids) == tuple(ids.values())
+
+
 @pytest.mark.django_db(transaction=True)
 def test_double_press_requests_one_erasure_of_a_report(api: Api):
     made = api.create(person())["id"]

@@ -136,6 +136,10 @@ def reject(erasure_id: UUID, *, by: StaffActor) -> StaffErasure:
 @job
 def erase_undecided() -> None:
     """Reject requests that nobody has decided in time, and erase their numbers."""
+    # The release before leaves ids in what it decides during a rolling upgrade.
+    decided = StaffErasure.objects.exclude(status=StaffErasure.Status.REQUESTED)
+    decided = decided.filter(found_ids__isnull=False)
+    decided.update(found_ids=None, subject_ids=None)
     before = now() - TIME_TO_DECIDE
     sweep(erasures_to_decide().filter(created_at__lt=before), _reject_undecided)
 
