@@ -149,7 +149,7 @@ class Workspace(DatedRow):
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(MAX_DECISION_HOURS)],
-        help_text="Hours to decide a report; empty: only special cases wait.",
+        help_text="Hours to decide; empty: only proposals and reviews wait.",
     )
     # The form of names in the console's lists, which bystanders may see
     names_in_lists = models.CharField(

@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
             name="decision_hours",
             field=models.PositiveSmallIntegerField(
                 blank=True,
-                help_text="Hours to decide a report; empty: only special cases wait.",
+                help_text="Hours to decide; empty: only proposals and reviews wait.",
                 null=True,
                 validators=[
                     django.core.validators.MinValueValidator(1),
