@@ -305,6 +305,12 @@ def test_erasure_leaves_the_text_of_an_open_letter(api: Api, log_lines: LogLines
     assert Erasure.objects.get().sweeps == 1
     assert {row.pk for row in left.all()} == {letter.pk, unnamed.pk}
     assert "late data" not in str(log_lines())
+    # A page that was under way
+    enter_request(report, proved_address=b"digest")
+    Erasure.objects.update(sweep_at=now())
+    sweep_erasures()
+    assert {row.pk for row in left.all()} == {letter.pk, unnamed.pk}
+    assert "late data" in str(log_lines())
     left.update(answered_at=now() - DETAILS_RETENTION, outcome=RequestOutcome.DONE)
     erase_old_details()
     assert not left.exists()

@@ -62,9 +62,10 @@ OF_CORRECTION = """t.correction_id IN (
 OF_NOTICE = """t.notice_id IN (
     SELECT id FROM decisions_adversenotice WHERE report_id = ANY(%(reports)s)
 )"""
-ANSWERED_BEFORE = """t.answered_at <= (
+# A sweep withdraws late requests at the time of the sweep.
+ANSWERED_BEFORE = """(t.answered_at = %(at)s OR t.answered_at <= (
     SELECT COALESCE(erased_at, %(at)s) FROM reports_report WHERE id = t.report_id
-)"""
+))"""
 # A receipt stays true, so it keeps the client, the checks and the prices of its time.
 ERASED_RECEIPT = """(
     SELECT left_over.receipt
