@@ -450,6 +450,23 @@ def test_messages_of_a_suspended_workspace_wait(workspace: Workspace, another_ap
     assert (row.status, len(mail.outbox)) == ("SENT", 4)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_resume_waits_for_no_message_that_is_being_cancelled(workspace: Workspace):
+    of_workspace = {"workspace_id": workspace.pk}
+    cancelled = enqueue(email_message("consent:1:1", **of_workspace))
+    held = enqueue(email_message("consent:2:1", **of_workspace))
+    workspace.suspend("Unpaid invoices")
+    send_due_notifications()
+    workspace.resume()
+
+    with uncommitted(lambda: cancel("consent:1:1")):
+        send_due_notifications(str(workspace.pk))
+
+    cancelled.refresh_from_db()
+    held.refresh_from_db()
+    assert (cancelled.status, held.status) == ("CANCELLED", "SENT")
+
+
 def test_messages_of_a_suspended_workspace_fail_after_30_days(workspace: Workspace):
     row = enqueue(email_message(workspace_id=workspace.pk))
     workspace.suspend("Unpaid invoices")

@@ -115,7 +115,8 @@ def send_due_notifications(resumed: str | None = None) -> None:
         held = Notification.objects.filter(
             workspace=UUID(resumed), next_attempt_at__gt=Now(), leased_until=None
         )
-        update_in_batches(held, skip_locked=False, next_attempt_at=now())
+        # Those that others lock are being cancelled: to wait for them would deadlock.
+        update_in_batches(held, next_attempt_at=now())
     _put_off_suspended()
     for channel in Channel:
         if until := _rest_end(channel):
