@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.contrib.admin import site
 from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import Client
@@ -29,7 +30,7 @@ from verification.backoffice.models import AuditEvent
 from verification.consents.models import ConsentRecord
 from verification.db.ids import filter_by_number
 from verification.notifications.models import Notification
-from verification.privacy.models import Erasure
+from verification.privacy.models import Disclosure, Erasure
 from verification.references.models import Reference
 from verification.reports.models import Report
 from webhooks.models import Delivery
@@ -142,6 +143,21 @@ def test_rows_of_a_report_are_found_by_its_id(api, superuser):
     entry = LedgerEntry.objects.filter(report_id=hosted).first()
     assert name(entry) in found(superuser, hosted)
     assert str(entry.pk) in listed_ids(superuser, LedgerEntry, q=hosted)
+
+
+def test_list_finds_all_rows_of_a_workspace(api, rf):
+    report = api.create(company())["id"]
+    read = [
+        Disclosure(report_id=report, channel="API", recipient=str(n))
+        for n in range(1_001)
+    ]
+    Disclosure.objects.bulk_create(read)
+
+    rows, _ = site.get_model_admin(Disclosure).get_search_results(
+        rf.get("/"), Disclosure.objects.all(), str(api.workspace.pk)
+    )
+
+    assert rows.count() == 1_001
 
 
 def test_at_most_ten_of_a_kind_are_shown(api, superuser):
