@@ -79,6 +79,8 @@ def test_lines_of_alerts_are_those_of_the_list(api):
     raise_alert(api)
 
     assert lines(api, "alerts") == api.get("/monitoring/alerts").json()["content"]
+    # Programs may read columns by position, so a new one is the last.
+    assert list(cells(api, "alerts")[0])[-2:] == ["createdAt", "reference"]
 
 
 def test_lines_of_decisions_are_those_of_their_report(api):
