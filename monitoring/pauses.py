@@ -192,20 +192,25 @@ def resume_for_client(
     consent: ConsentInput | None,
     definitions: Catalogue,
     actor: audit.Actor,
+    *,
+    seen: str | None = None,
 ) -> Rule:
     """Resume a rule: a missed run is made at once, and the next at its time.
 
     If staff paused it, only the client's own pause ends, which is committed. The caller
     has no transaction of its own.
 
-    `consent` is the attestation that the rule needs if its subject withdrew. Raises
-    NotResumable, InvalidRequest if that consent is not valid, InsufficientBalance if
-    the account cannot pay a missed run, or WorkspaceSuspended.
+    `consent` is the attestation that the rule needs if its subject withdrew, `seen` the
+    pause reason that a member has seen, if it must still hold. Raises NotResumable,
+    InvalidRequest if that consent is not valid, InsufficientBalance if the account
+    cannot pay a missed run, or WorkspaceSuspended.
     """
     with transaction.atomic():
         lock_active_workspace(client.workspace.pk)
         rule = lock_rule(client, rule_id)
         is_resumed = not rule.is_active
+        if not rule.is_active and seen not in {None, rule.pause_reason}:
+            raise NotResumable("CHANGED", "Another reason pauses it now.")
         if rule.pause_reason == PauseReason.BY_STAFF:
             is_resumed, rule.paused_by_client = rule.paused_by_client, False
             rule.save(update_fields=["paused_by_client"])

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import localtime, now
 
 from monitoring.models import Alert, Rule
-from monitoring.pauses import pause_for_staff
+from monitoring.pauses import pause_for_staff, resume_for_client, resume_for_staff
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
 from tests.world.employer import REFEREE, employment_item
@@ -525,6 +525,25 @@ def test_members_end_their_own_pause_of_a_rule_that_staff_paused(owner, api):
     assert rule_status(rule) == ("PAUSED", "BY_STAFF")
     page = owner.page("monitoring-rule", rule=rule.pk)
     assert owner.url("monitoring-resume", rule=rule.pk) not in page
+
+
+def test_end_of_an_own_pause_bills_no_run_when_staff_resume_meanwhile(
+    owner, api, monkeypatch
+):
+    rule = store_rule(api)
+    owner.post("monitoring-pause", rule=rule.pk)
+    pause_for_staff(rule.pk)
+    move_rules_back(timedelta(days=1))
+
+    def resume_after_staff(*args, **named):
+        resume_for_staff(rule.pk)
+        return resume_for_client(*args, **named)
+
+    monkeypatch.setattr(monitoring_pages, "resume_for_client", resume_after_staff)
+    told = owner.messages_after("monitoring-resume", rule=rule.pk)
+
+    assert told[-1] == "It has changed since you looked. Look again."
+    assert rule_status(rule) == ("PAUSED", "BY_CLIENT")
 
 
 def test_refused_resume_of_a_rule_says_why(owner, live_api):

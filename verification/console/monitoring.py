@@ -89,6 +89,7 @@ WITHDRAWN = _("The subject withdrew consent. Attest a new one to go on.")
 NOT_RESUMABLE = {
     "BY_STAFF": _("Staff paused it, and staff resume it."),
     "CHECK_INACTIVE": _("A check of it is not offered any more."),
+    "CHANGED": _("It has changed since you looked. Look again."),
 }
 REFUSALS: Refusals = {
     NotResumable: lambda e: NOT_RESUMABLE.get(e.reason, WITHDRAWN),
@@ -444,10 +445,15 @@ def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpRespo
             raise orders.QuoteChanged
         try:
             resume_for_client(
-                place.client, rule.pk, consent, catalogue(), place.by.actor
+                place.client,
+                rule.pk,
+                consent,
+                catalogue(),
+                place.by.actor,
+                seen=rule.pause_reason,
             )
-        except NotResumable:
-            if not (is_by_staff and rule.paused_by_client):
+        except NotResumable as e:
+            if not (e.reason == "BY_STAFF" and rule.paused_by_client):
                 raise
             done = _("Your own pause has ended. Our staff's pause goes on.")
     return place.to("monitoring-rule", success=done, rule=rule.pk)
