@@ -20,6 +20,7 @@ REPORT = {
     "consentStatus",
     "checksRequested",
     "package",
+    "reference",
     "checkStack",
 }
 CHECK = {
