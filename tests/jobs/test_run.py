@@ -40,7 +40,7 @@ from verification.reports.models import ReportStatus
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 TOKEN = "a-token-of-32-characters-and-more"
-SECONDS_TO_START = 180
+SECONDS_TO_START = 400
 # At rest 15
 SECONDS_TO_RECOVER = 90
 OTHER_SESSIONS = """SELECT count(*) FROM pg_stat_activity
