@@ -20,6 +20,7 @@ from verification.privacy import staff_erasures
 from verification.privacy.erasure import erase_person
 from verification.privacy.erasure import request_erasure as request_erasure_of
 from verification.privacy.models import Erasure, Origin, StaffErasure, SubjectRequest
+from verification.privacy.personal_data import erase_reports
 from verification.privacy.staff_erasures import StaffErasureRefused
 
 GRACE, WANGARI = StaffActor(1, "staff grace"), StaffActor(2, "staff wangari")
@@ -179,6 +180,29 @@ def test_undecided_request_is_no_entry_when_all_is_erased(api: Api, by_number: b
     row.refresh_from_db()
     assert row.status == "REJECTED"
     assert not SubjectRequest.objects.open().exists()
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+def test_undecided_request_of_1_0_0_is_an_entry_when_its_report_is_erased(
+    api: Api, by_number: bool
+):
+    by_pin: dict[str, Any] = {"kraPin": "A123456789B", "idNumber": None}
+    subjects = person(kraPin="A123456789B"), person(**by_pin)
+    made = api.create(*({**one, "checksRequested": ["KRA_PIN"]} for one in subjects))
+    api.work()
+    link = made[0]["id"]
+    if by_number:
+        row = staff_erasures.request_for_person(WANJIKU, "A letter", by=GRACE)
+    else:
+        row = staff_erasures.request_for_report(UUID(link), "A letter", by=GRACE)
+    erase_reports([UUID(link)], now())
+    before = now() - staff_erasures.TIME_TO_DECIDE
+    StaffErasure.objects.update(created_at=before, found_ids=None, subject_ids=None)
+
+    staff_erasures.erase_undecided()
+
+    entry = SubjectRequest.objects.open().get()
+    assert entry.details == {"request": "A letter", "staffErasure": str(row.pk)}
 
 
 def test_ids_in_decided_requests_are_erased(api: Api):
