@@ -316,6 +316,20 @@ def test_erasure_leaves_the_text_of_an_open_letter(api: Api, log_lines: LogLines
     assert not left.exists()
 
 
+def test_later_erasure_leaves_what_staff_answered_after_that_of_its_report(api: Api):
+    made = api.create(person())["id"]
+    letter = enter_request(Report.objects.get(pk=made))
+    erase(api, made)
+    answer_request(letter, RequestOutcome.DONE)
+    later = api.create(person())["id"]
+    early = enter_request(Report.objects.get(pk=later))
+    answer_request(early, RequestOutcome.DONE)
+
+    erase(api, later)
+
+    assert SubjectRequest.objects.get(details__isnull=False) == letter
+
+
 def test_wider_erasure_does_not_wait_for_that_of_a_person(api: Api):
     own, stranger = (
         made["id"] for made in api.create(person(), person(fullName="Peter Otieno"))

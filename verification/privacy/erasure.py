@@ -22,7 +22,7 @@ from itertools import chain
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from monitoring.models import Rule, locked_rules
 from monitoring.pauses import stop_rules
@@ -404,14 +404,15 @@ def _end(erasure_id: UUID) -> None:
     erasure.ended_at, erasure.sweep_at = at, at + SWEEP_DELAYS[0]
     certificates.certify(erasure, at)
     erasure.save()
-    # Answered requests that name the person and no report. A visitor of a link has not
+    # Answered requests that name the person and no report. What staff answer after the
+    # erasure of its report stays, as in `personal_data`. A visitor of a link has not
     # proved to be the person of other reports with the number.
     requests = SubjectRequest.objects.filter(
         answered_at__isnull=False,
         workspace=request.workspace_id,
         environment=request.environment,
         subject_id__in=_subject_ids(request),
-    )
+    ).exclude(report__erased_at__lt=F("answered_at"))
     if request.origin == Origin.SUBJECT:
         requests = requests.filter(Q(report=None) | Q(report__in=erasure.report_ids))
     requests.update(details=None)
