@@ -221,7 +221,7 @@ def test_report_of_a_run_leads_to_its_rule_until_it_is_deleted(owner, viewer, ap
     assert link in viewer.page("reports-detail", report=run)
     page = owner.page("reports-detail", report=run)
     assert link in page
-    assert "Monitor the subject" not in page
+    assert owner.url("monitoring-new") not in page
 
     api.delete(f"/monitoring/{made}")
     assert link not in owner.page("reports-detail", report=run)

@@ -53,7 +53,7 @@ def test_counts_of_all_web_processes_add_up_and_stay(service):
     killed.kill()
     killed.wait(10)
     assert not is_alive(killed)
-    assert count_of_readyz(service) == count
+    assert count <= count_of_readyz(service) <= REQUESTS
 
 
 def test_death_of_a_process_during_a_stop_is_no_failure(service):

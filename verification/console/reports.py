@@ -402,7 +402,7 @@ HAPPENED: dict[str, State] = {
     "payment expired": State(_("Not paid in time"), "is-bad", "alarm-clock"),
     ERASED: State(_("The details of the subject were erased"), "", "trash-2"),
     "cancelled": State(_("Cancelled"), "", "ban"),
-    "retention is over": State(_("Cancelled, as it is kept no longer"), "", "ban"),
+    "retention is over": State(_("Cancelled, as it is no longer kept"), "", "ban"),
     "decided": State(_("Decided"), "is-ok", "gavel"),
     "decision proposed": State(_("A decision was proposed"), "is-wait", "users"),
     "proposal refused": State(_("The proposal was refused"), "", "x"),

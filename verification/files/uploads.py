@@ -34,7 +34,7 @@ FAULT_MESSAGES = {
     ),
     Fault.DAMAGED: _("The file cannot be read. Open it, and save it again."),
     Fault.BOMB: _("The file holds more than we can open. Scan it again, at 300 dpi."),
-    Fault.ACTIVE: _("The PDF has scripts or attachments. Print it to a new PDF."),
+    Fault.ACTIVE: _("The PDF runs or loads something else. Print it to a new PDF."),
     Fault.ENCRYPTED: _("The PDF has a password. Save it without one."),
     Fault.INFECTED: _("A virus scanner refuses the file. Scan the paper again."),
     Fault.TOO_LONG: _("The PDF has more than 200 pages. Leave some out."),
