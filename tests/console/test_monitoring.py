@@ -212,6 +212,21 @@ def test_report_leads_to_a_rule_that_begins_with_its_details(owner, officer, api
     assert link not in owner.page("reports-detail", report=report)
 
 
+def test_report_leads_to_the_rule_about_its_subject(owner, api, another_api):
+    report = api.create(person())["id"]
+    api.work()
+    create_rule(another_api)
+    create_rule(api, subject=person(idNumber="22222222")["subject"])
+    assert "Monitor the subject" in owner.page("reports-detail", report=report)
+    paused, made = create_rule(api)["id"], create_rule(api)["id"]
+    api.post(f"/monitoring/{paused}/pause")
+
+    page = owner.page("reports-detail", report=report)
+
+    assert f'href="{owner.url("monitoring-rule", rule=made)}"' in page
+    assert "Monitor the subject" not in page
+
+
 def test_report_of_a_run_leads_to_its_rule_until_it_is_deleted(owner, viewer, api):
     made = create_rule(api)["id"]
     run_rules(api)

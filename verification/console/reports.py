@@ -232,9 +232,11 @@ def _render_report(
     decisions, case = decision_context(place, found, form), case_context(place, found)
     made = [one["row"] for one in reversed(decisions["decisions"])]
     may_answer = Permission.ANSWER_SUBJECTS in place.offered
-    # The rule of a run may have been deleted since.
-    rule_id = found.monitoring_id
-    rule = rules_of(place.client).filter(pk=rule_id).first() if rule_id else None
+    rules, rule_id = rules_of(place.client), found.monitoring_id
+    # The rule of a run may have been deleted since. Two would bill each run twice.
+    rule = rules.filter(pk=rule_id).first() if rule_id else None
+    of_subject = rules.filter(subject_id=found.subject_id).order_by("status", "pk")
+    rule = rule or of_subject.first()
     is_usable = found.is_ended and found.subject and not found.restricted_at
     may_monitor = Permission.MANAGE_MONITORING in place.offered
     shown = {
