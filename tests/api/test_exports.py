@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import User
@@ -24,6 +25,7 @@ from tests.world.members import create_member
 from tests.world.rules import create_rule, raise_alert, top_up_account
 from verification.api import export_kinds
 from verification.api.authentication import EXPORTS_PER_MINUTE
+from verification.api.exports import Export
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
 from verification.db.ids import uuid7
@@ -253,10 +255,38 @@ def test_workspace_has_two_exports_at_once(api, another_api):
     refused = api.get("/exports/alerts", **period())
 
     assert (refused.status_code, refused["Retry-After"]) == (429, "60")
-    assert another_api.get("/exports/alerts", **period()).status_code == 200
+    for other in (another_api, Api(api.workspace, "production")):
+        assert other.get("/exports/alerts", **period()).status_code == 200
     b"".join(one.streaming_content)
     assert api.get("/exports/alerts", **period()).status_code == 200
     assert not two.closed
+
+
+def test_exports_that_begin_together_count(api, monkeypatch):
+    asked, record = [], Export._record
+
+    def ask_for_another(self, act, *more):
+        if act == "export.started":
+            asked.append(api.get("/exports/reports", **period()).status_code)
+        record(self, act, *more)
+
+    monkeypatch.setattr(Export, "_record", ask_for_another)
+
+    assert api.get("/exports/reports", **period()).status_code == 200
+    assert asked == [429, 200]
+
+
+def test_export_that_cannot_begin_does_not_count(api, monkeypatch):
+    kept = []
+    with monkeypatch.context() as broken:
+        broken.setattr(Export, "_record", Mock(side_effect=ConnectionError))
+        for _ in range(2):
+            with pytest.raises(ConnectionError) as e:
+                api.get("/exports/reports", **period())
+            # A traceback keeps the answer that was not sent.
+            kept.append(e)
+
+    assert api.get("/exports/reports", **period()).status_code == 200
 
 
 def test_export_is_in_the_audit_trail(api):

@@ -53,7 +53,7 @@ from verification.web.request import current_request_id, request_id
 from workspaces.models import Client, Environment, Scope, Workspace
 
 MAX_DAYS = 366
-# A workspace's exports under way in a process: all share the threads of its gateway.
+# Exports of an environment under way in a process: all share its gateway's threads.
 EXPORTS_AT_ONCE = 2
 RETRY_SECONDS = 60
 MEDIA_TYPES = {"csv": "text/csv", "jsonl": JSON_LINES}
@@ -92,13 +92,13 @@ class Period:
 
 
 class TooManyExports(Exception):
-    """EXPORTS_AT_ONCE of the workspace are under way."""
+    """EXPORTS_AT_ONCE of the environment are under way."""
 
 
 class ExportResponse(StreamingHttpResponse):
     # The gateway makes its pieces in threads of their own.
     is_long = True
-    workspace_id: UUID
+    where: tuple[UUID, str]
 
 
 _running: WeakSet[ExportResponse] = WeakSet()
@@ -124,25 +124,30 @@ class Export:
 
         The first page is read here, where an error of the database becomes a problem.
         """
-        workspace_id = self.client.workspace.pk
-        with _running_lock:
-            others = [one for one in _running if not one.closed]
-        if [o.workspace_id for o in others].count(workspace_id) >= EXPORTS_AT_ONCE:
-            raise TooManyExports
-        pages = self.kind.read(self.client, self.period.start, self.period.end)
-        first = next(pages, [])
-        self._record("export.started")
         name = f"{self.kind.name}-{self.period.first}-{self.period.last}"
         answer = ExportResponse(
-            self._pieces(chain([first], pages), current_request_id()),
             content_type=f"{MEDIA_TYPES[self.format]}; charset=utf-8",
             headers={
                 "Content-Disposition": f'attachment; filename="{name}.{self.format}"'
             },
         )
-        answer.workspace_id = workspace_id
+        answer.where = self.client.where
         with _running_lock:
+            running = [one.where for one in _running if not one.closed]
+            if running.count(answer.where) >= EXPORTS_AT_ONCE:
+                raise TooManyExports
             _running.add(answer)
+        try:
+            pages = self.kind.read(self.client, self.period.start, self.period.end)
+            first = next(pages, [])
+            self._record("export.started")
+        except BaseException:
+            # Nobody else closes it, and its traceback may keep it.
+            answer.closed = True
+            raise
+        answer.streaming_content = self._pieces(
+            chain([first], pages), current_request_id()
+        )
         return answer
 
     def _pieces(self, pages: Iterable[list[Any]], id: str) -> Iterator[bytes]:
@@ -263,8 +268,8 @@ def _export(name: str, summary: str, scope: Scope, line: type[Shape]) -> Any:
 class ExportViewSet(OperationViewSet):
     """Files with the rows of a period, oldest first. They are sent while they are made.
 
-    Each export is in the audit trail. A key may make ten in a minute, and a workspace
-    two at once.
+    Each export is in the audit trail. A key may make ten in a minute, and an
+    environment two at once.
     """
 
     http_method_names = ["get"]
@@ -326,5 +331,5 @@ class ExportViewSet(OperationViewSet):
         try:
             return made.response()
         except TooManyExports:
-            detail = f"{EXPORTS_AT_ONCE} exports of the workspace are under way."
+            detail = f"{EXPORTS_AT_ONCE} exports of the environment are under way."
             raise rate_limited(detail, RETRY_SECONDS) from None
