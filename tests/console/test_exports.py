@@ -126,6 +126,15 @@ def test_wrong_form_exports_nothing(owner):
     assert not AuditEvent.objects.filter(action="export.started").exists()
 
 
+def test_third_export_at_once_is_told_to_wait_for_an_end(owner):
+    under_way = [owner.post("exports", fields()) for _ in range(2)]
+
+    refused = owner.post("exports", fields()).content.decode()
+
+    assert [answer.streaming for answer in under_way] == [True, True]
+    assert "Start the next when one has ended." in refused
+
+
 def test_suspended_workspace_still_exports(owner, ordered):
     owner.workspace.suspend("Unpaid")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -39,6 +38,7 @@ EXPORTS: list[tuple[str, Any]] = [
     ("decisions", _("Decisions")),
     ("alerts", _("Alerts")),
 ]
+UNDER_WAY = _("Other exports are under way. Start the next when one has ended.")
 # The default number of days in the form
 USUAL_DAYS = 30
 
@@ -98,8 +98,10 @@ def overview(place: Place) -> HttpResponseBase:
             # It names members and addresses of production, also in the sandbox.
             place.require_second_factor()
         subject = f"exports:{place.member.pk}"
-        if not rate_limits.count(subject, EXPORTS_PER_MINUTE).exceeded:
-            with suppress(TooManyExports):
+        if rate_limits.count(subject, EXPORTS_PER_MINUTE).exceeded:
+            form.add_error(None, _("Wait a minute before the next export."))
+        else:
+            try:
                 return Export(
                     kind,
                     place.client,
@@ -110,5 +112,6 @@ def overview(place: Place) -> HttpResponseBase:
                     masked=not typed.get("in_full"),
                     reason=typed.get("reason", ""),
                 ).response()
-        form.add_error(None, _("Wait a minute before the next export."))
+            except TooManyExports:
+                form.add_error(None, UNDER_WAY)
     return place.render("exports", {"form": form, "most": MAX_DAYS})
