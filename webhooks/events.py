@@ -37,6 +37,7 @@ UNMASKED = UNMASKED_KEYS | {
     "consentStatus",
     "checksRequested",
     "package",
+    "reference",
     "checkId",
     "checkName",
     "checkType",

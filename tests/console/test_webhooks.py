@@ -135,16 +135,19 @@ def test_delivery_page_shows_its_payload_after_a_reason(owner, api):
 
 def test_masked_payload_shows_the_words_of_the_service_and_no_finding(api):
     configure_receiver(api.workspace)
-    api.create(person())
+    api.create({**person(), "reference": "loan-4711"})
     api.work()
     event = Event.objects.filter(name="check.completed")[0]
     event.payload["check"]["details"] = {"status": "ACTIVE", "idNumber": "12345678"}
+    event.payload["reference"] = {"refereeName": "Otieno"}
 
     shown = masked_members(event)
 
     check = shown["data"]["check"]
     assert shown["event"] == "check.completed"
-    assert shown["data"]["report"]["id"] == str(event.report_id)
+    report, referee = shown["data"]["report"], shown["data"]["reference"]
+    assert (report["id"], report["reference"]) == (str(event.report_id), "loan-4711")
+    assert referee == {"refereeName": f"O{DOTS}"}
     assert (check["status"], check["riskLevel"]) == ("COMPLETED", "LOW")
     assert check["details"] == {"status": DOTS, "idNumber": f"{DOTS}5678"}
     assert [check["summary"], shown["data"]["subject"]["id"]] == [DOTS, DOTS]
