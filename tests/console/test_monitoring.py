@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import localtime, now
 
 from monitoring.models import Alert, Rule
-from monitoring.pauses import pause_for_staff, resume_for_client, resume_for_staff
+from monitoring.pauses import pause_for_staff, resume_for_staff
 from tests.world.clients import Api, approve_workspace, person
 from tests.world.console import ConsoleVisitor
 from tests.world.employer import REFEREE, employment_item
@@ -303,10 +303,11 @@ def test_rule_whose_subject_withdrew_resumes_with_a_newer_consent(owner, api):
         "monitoring-resume", rule=made.pk
     )
 
-    old = owner.post("monitoring-resume", attested(), rule=made.pk)
+    shown = {"seen": "CONSENT_WITHDRAWN"}
+    old = owner.post("monitoring-resume", {**attested(), **shown}, rule=made.pk)
     assert "<title>Error:" in old.content.decode()
     assert rule_status(made) == ("PAUSED", "CONSENT_WITHDRAWN")
-    owner.post("monitoring-resume", attested(0.25), rule=made.pk)
+    owner.post("monitoring-resume", {**attested(0.25), **shown}, rule=made.pk)
     assert rule_status(made) == ("ACTIVE", "")
 
 
@@ -456,7 +457,7 @@ def test_rule_is_paused_and_resumed(owner, api):
     for status, is_listed in (("PAUSED", True), ("ACTIVE", False)):
         listed = owner.page("monitoring", query={"status": status})
         assert (f'href="{link}"' in listed) is is_listed
-    owner.post("monitoring-resume", rule=rule)
+    owner.post("monitoring-resume", {"seen": "BY_CLIENT"}, rule=rule)
     assert "Every day, next" in owner.page("monitoring-rule", rule=rule)
 
 
@@ -484,7 +485,7 @@ def test_resume_says_first_which_run_follows_and_what_it_costs(owner, api):
     told = owner.messages_after("monitoring-resume", shown, rule=rule.pk)
     assert told == ["The price has changed, so nothing was done. Look again."]
     assert rule_status(rule) == ("PAUSED", "BY_CLIENT")
-    shown = {"price": "KES 60.00"}
+    shown = {"price": "KES 60.00", "seen": "BY_CLIENT"}
     owner.post("monitoring-resume", shown, rule=rule.pk)
     run_rules(api)
     charged = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.CHARGE)
@@ -501,7 +502,8 @@ def test_resume_costs_nothing_for_a_referee_who_has_not_answered(owner, api):
 
     page = owner.page("monitoring-resume", rule=rule.pk)
     assert "Resume and run for KES 50.00" in page
-    owner.post("monitoring-resume", {"price": "KES 50.00"}, rule=rule.pk)
+    shown = {"price": "KES 50.00", "seen": "BY_CLIENT"}
+    owner.post("monitoring-resume", shown, rule=rule.pk)
     assert rule_status(rule) == ("ACTIVE", "")
 
 
@@ -542,22 +544,22 @@ def test_members_end_their_own_pause_of_a_rule_that_staff_paused(owner, api):
     assert owner.url("monitoring-resume", rule=rule.pk) not in page
 
 
-def test_end_of_an_own_pause_bills_no_run_when_staff_resume_meanwhile(
-    owner, api, monkeypatch
-):
+def test_rule_does_not_go_on_when_another_reason_pauses_it_than_was_shown(owner, api):
     rule = store_rule(api)
     owner.post("monitoring-pause", rule=rule.pk)
+    page = owner.page("monitoring-resume", rule=rule.pk)
+    assert '<input type="hidden" name="seen" value="BY_CLIENT">' in page
     pause_for_staff(rule.pk)
-    move_rules_back(timedelta(days=1))
+    shown = {"seen": "BY_CLIENT"}
+    told = owner.messages_after("monitoring-resume", shown, rule=rule.pk)
+    assert told == ["It has changed since you looked. Look again."]
+    assert rule_status(rule) == ("PAUSED", "BY_STAFF")
 
-    def resume_after_staff(*args, **named):
-        resume_for_staff(rule.pk)
-        return resume_for_client(*args, **named)
-
-    monkeypatch.setattr(monitoring_pages, "resume_for_client", resume_after_staff)
+    # The button to end one's own pause is on the page.
+    resume_for_staff(rule.pk)
     told = owner.messages_after("monitoring-resume", rule=rule.pk)
 
-    assert told[-1] == "It has changed since you looked. Look again."
+    assert told == ["It has changed since you looked. Look again."]
     assert rule_status(rule) == ("PAUSED", "BY_CLIENT")
 
 
@@ -574,7 +576,7 @@ def test_refused_resume_of_a_rule_says_why(owner, live_api):
 
         (message,) = owner.messages_after(
             "monitoring-resume",
-            {"price": "KES 50.00"},
+            {"price": "KES 50.00", "seen": reason},
             environment="production",
             rule=rule.pk,
         )

@@ -107,7 +107,7 @@ def test_actions_on_rules_webhooks_and_workspace_are_recorded(owner, api):
     rule = raise_alert(api).rule_id
     for name in ("monitoring-pause", "monitoring-resume"):
         for _ in range(2):
-            owner.post(name, rule=rule)
+            owner.post(name, {"seen": "BY_CLIENT"}, rule=rule)
     owner.post("webhooks-configure", WEBHOOK)
     owner.post("webhooks-remove")
     configure_receiver(api.workspace)

@@ -450,7 +450,8 @@ def _resume(place: Place, rule: Rule, consent: ConsentInput | None) -> HttpRespo
                 consent,
                 catalogue(),
                 place.by.actor,
-                seen=rule.pause_reason,
+                # Only the button that ends a pause beside that of staff has no field.
+                seen=place.request.POST.get("seen", "BY_STAFF"),
             )
         except NotResumable as e:
             if not (e.reason == "BY_STAFF" and rule.paused_by_client):
