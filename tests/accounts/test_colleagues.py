@@ -65,7 +65,7 @@ def add(client: Client, email: str = NEW, *roles: str):
 
 
 def invited(email: str = NEW) -> Colleague:
-    """Add a colleague as the page does, who has not joined."""
+    """Add a colleague as the page does, but do not let the colleague join."""
     by = User.objects.filter(username="admin").first() or another_superuser("admin")
     return colleagues.add(email, "Njeri Kamau", [role()], by=by)
 

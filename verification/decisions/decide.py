@@ -494,7 +494,7 @@ def close_after_review(report: Report) -> None:
 
 
 def _close_case_of(report: Report, ended: CaseCause, at: datetime) -> None:
-    """Close the case if it waited for this alone, or say for what it waits now."""
+    """Close the case if it waited for this alone, or record its new cause."""
     made = list(report.decisions.all())
     decision = waiting_of(made) or present_of(made)
     if proposal_of(made):

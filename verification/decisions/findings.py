@@ -85,7 +85,7 @@ def is_outdated(decision: Decision) -> bool:
 
 
 def results_with_same_answer() -> QuerySet[CheckResult]:
-    """Return the result of an outer query, and those that reuse the same answer."""
+    """Return the outer query's result, and the results that reuse its answer."""
     origin = Coalesce(OuterRef("reused_from_id"), OuterRef("pk"))
     return CheckResult.every.filter(Q(pk=origin) | Q(reused_from_id=origin))
 

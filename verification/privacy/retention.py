@@ -209,7 +209,7 @@ def kept_until(report: Report) -> datetime | None:
 
 
 def kept_longer(reports: Iterable[Report], at: datetime) -> set[UUID]:
-    """Return the ids of those that an open request or a hold keeps."""
+    """Return the ids of the reports that an open request or a hold keeps."""
     ids = [report.pk for report in reports]
     held = Report.objects.filter(_is_held(at), pk__in=ids)
     return {*held.values_list("pk", flat=True)}

@@ -152,7 +152,7 @@ def _reject_undecided(erasure_id: UUID) -> None:
         reject(erasure_id, by=StaffActor(0, ACTOR))
         action = f"{audit.noun(row)}.rejected"
         audit.record(action, audit.SERVICE, row, reason="Nobody decided in time")
-        # Requests of 1.0.0 do not tell what they found, which may be left.
+        # A request of 1.0.0 does not name the reports it found: some may be left.
         if row.found_ids and not _find_left(row, _people(row)):
             return
         # The person still waits. The officers read that the answer is overdue.
