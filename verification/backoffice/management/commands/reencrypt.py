@@ -2,7 +2,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
-from django.apps import apps
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection, transaction
@@ -12,6 +11,7 @@ from verification.db.encryption import (
     UnknownKey,
     is_compressed,
     seal,
+    sealed_fields,
     unseal,
 )
 from verification.db.startup import require_own_schema
@@ -36,7 +36,7 @@ class Command(BaseCommand):
         require_own_schema()
         resealed = left = 0
         closed: list[str] = []
-        for field in _encrypted_fields():
+        for field in sealed_fields():
             column = _Column(field)
             resealed += sum(column.reseal(options["batch"]))
             left += column.count_stale()
@@ -49,13 +49,6 @@ class Command(BaseCommand):
             raise CommandError(
                 f"FIELD_KEYS does not open some of those left: {', '.join(closed)}."
             )
-
-
-def _encrypted_fields() -> Iterator[EncryptedJSONField]:
-    for model in apps.get_models():
-        for field in model._meta.local_concrete_fields:
-            if isinstance(field, EncryptedJSONField):
-                yield field
 
 
 class _Column:
