@@ -19,6 +19,7 @@ from django.db.models import QuerySet
 
 from verification import links
 from verification.db.encryption import keyed_hash
+from verification.jobs.claims import sweep
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
 from verification.notifications.models import Channel, Kind
@@ -214,21 +215,15 @@ def withdraw_all_invitations(workspace: Workspace) -> None:
 
 
 @job
-def end_expired_invitations() -> int:
-    """End expired invitations, at most 1,000 in a transaction. Returns how many."""
-    ended = 0
-    while count := _end_some_expired_invitations():
-        ended += count
-    return ended
+def end_expired_invitations() -> None:
+    expired = Invitation.objects.filter(expires_at__lte=now())
+    sweep(_unanswered(expired), _end_unanswered)
 
 
 @transaction.atomic
-def _end_some_expired_invitations() -> int:
-    expired = Invitation.objects.filter(expires_at__lte=now())
-    found = list(_unanswered(expired).select_for_update(skip_locked=True)[:1000])
-    for invitation in found:
-        _end_invitation(invitation)
-    return len(found)
+def _end_unanswered(pk: UUID) -> None:
+    invitations = _unanswered(Invitation.objects.select_for_update())
+    _end_invitation(invitations.get(pk=pk))
 
 
 @transaction.atomic
