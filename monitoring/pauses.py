@@ -75,6 +75,14 @@ def stop_rules(rule_ids: Sequence[UUID]) -> datetime:
     return at
 
 
+def delete_rules(rule_ids: Sequence[UUID]) -> int:
+    """Delete stopped rules; return how many there were. Needs a transaction."""
+    # A comparison of a run holds the lock of its rule. It has ended after this lock.
+    rules = list(locked_rules().filter(pk__in=rule_ids))
+    Rule.objects.filter(pk__in=[rule.pk for rule in rules]).delete()
+    return len(rules)
+
+
 def pause(rules: Sequence[Rule], reason: PauseReason) -> int:
     """Pause locked rules; return how many. Paused rules keep their reason."""
     at, ids = now(), [rule.pk for rule in rules if rule.is_active]

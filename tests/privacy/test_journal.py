@@ -302,7 +302,7 @@ def test_file_is_written_before_the_first_row_is_erased(
         erase_person(made["id"])
     assert api.report(ended)["erasedAt"] is None
     monkeypatch.undo()
-    monkeypatch.setattr(erasures, "_delete_rules", fail)
+    monkeypatch.setattr(erasures, "delete_rules", fail)
     with pytest.raises(OSError, match="full"):
         erase_person(made["id"])
 

@@ -25,7 +25,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from monitoring.models import Rule, locked_rules
-from monitoring.pauses import stop_rules
+from monitoring.pauses import delete_rules, stop_rules
 from verification.batches.models import delete_uploads_about
 from verification.jobs.claims import sweep
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
@@ -303,10 +303,8 @@ def _leave_edited(erasure: Erasure, report_ids: Sequence[UUID]) -> set[UUID]:
 
 @transaction.atomic
 def _delete_rules(erasure: Erasure) -> None:
-    # A comparison of a run holds the lock of its rule. It has ended after this lock.
-    rules = list(locked_rules().filter(pk__in=erasure.rule_ids))
-    Rule.objects.filter(pk__in=[rule.pk for rule in rules]).delete()
-    _count(erasure, Counter({certificates.RULES: len(rules)}), reports=0)
+    count = delete_rules(erasure.rule_ids)
+    _count(erasure, Counter({certificates.RULES: count}), reports=0)
 
 
 def _delete_uploads(erasure: Erasure) -> None:

@@ -25,8 +25,8 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from monitoring.models import Rule, RuleStatus, locked_rules
-from monitoring.pauses import stop_rules
+from monitoring.models import Rule, RuleStatus
+from monitoring.pauses import delete_rules, stop_rules
 from verification.jobs.queue import advisory_lock, beat, job, schedule_job
 from verification.privacy import journal
 from verification.privacy.models import (
@@ -317,7 +317,8 @@ def _finish(run: RetentionRun) -> None:
     if report_ids is None:
         return
     journal.write_retention(run)
-    _delete_rules(run)
+    with transaction.atomic():
+        delete_rules(run.rule_ids or [])
     for start in range(0, len(report_ids), BATCH_SIZE):
         if not beat():
             return
@@ -326,13 +327,6 @@ def _finish(run: RetentionRun) -> None:
         # Leave half of the time to others.
         time.sleep(time.monotonic() - begun)
     RetentionRun.objects.filter(pk=run.pk).update(report_ids=None, rule_ids=None)
-
-
-@transaction.atomic
-def _delete_rules(run: RetentionRun) -> None:
-    # A comparison of a run holds the lock of its rule. It has ended after this lock.
-    rules = list(locked_rules().filter(pk__in=run.rule_ids or []))
-    Rule.objects.filter(pk__in=[rule.pk for rule in rules]).delete()
 
 
 @transaction.atomic
