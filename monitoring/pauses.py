@@ -6,10 +6,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
-from django.urls import reverse
 
 from monitoring.models import (
     PauseReason,
@@ -31,6 +29,7 @@ from verification.checks.packages import package_of
 from verification.db.ids import number_of_id, uuid7
 from verification.jobs.names import JobName
 from verification.jobs.queue import job, schedule_job
+from verification.links import console_url
 from verification.notifications.models import Kind
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus
@@ -367,8 +366,7 @@ def _lines(rule_ids: Sequence[UUID], workspace_id: UUID, environment: str) -> li
     last = dict(runs.distinct("rule").values_list("rule", "report"))
     lines = []
     for pk in rule_ids:
-        place = {"workspace": workspace_id, "environment": environment, "rule": pk}
-        page = settings.BASE_URL + reverse("console:monitoring-rule", kwargs=place)
+        page = console_url("monitoring-rule", workspace_id, environment, pk)
         number = f"{number_of_id('R', last[pk])}: " if pk in last else ""
         lines.append(f"{number}{page}")
     return lines

@@ -12,6 +12,7 @@ import hashlib
 from uuid import UUID
 
 from django.conf import settings
+from django.urls import reverse
 from django.utils.crypto import constant_time_compare
 
 from verification.backoffice.models import was_in_use
@@ -76,6 +77,11 @@ def top_up_url(account_id: UUID) -> str:
 def genuine_url(report_id: UUID) -> str:
     """Return the link in a printed report that shows whether the report is genuine."""
     return f"{settings.BASE_URL}/v/{report_id}/{token('genuine', report_id, 1)}"
+
+
+def console_url(page: str, *place: object) -> str:
+    """Return the link to a page of the console."""
+    return settings.BASE_URL + reverse(f"console:{page}", args=place)
 
 
 def block_url(notification_id: UUID) -> str:

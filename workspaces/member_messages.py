@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
-from django.urls import reverse
 
 from verification import links
 from verification.notifications.models import Channel, Kind, RefusedAddress
@@ -194,12 +192,10 @@ def is_off_link(token: str, member: Member, what: str) -> bool:
 
 def links_of(member: Member, what: str, environment: str) -> dict[str, str]:
     """Return the links of a message for its template and its headers."""
-    place = [member.workspace_id, environment]
     token = links.token(_purpose(what), member.pk, 1)
-    off = reverse("console:messages-off", args=[member.pk, what, token])
     return {
-        "choicesUrl": settings.BASE_URL + reverse("console:messages", args=place),
-        "offUrl": settings.BASE_URL + off,
+        "choicesUrl": links.console_url("messages", member.workspace_id, environment),
+        "offUrl": links.console_url("messages-off", member.pk, what, token),
     }
 
 

@@ -13,16 +13,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Least
-from django.urls import reverse
 
 from monitoring.models import Alert, Rule, RuleStatus
 from monitoring.pauses import NOTIFIED_REASONS
 from verification.decisions.cases import pending_proposals
 from verification.decisions.models import Case, Decision, DecisionState
 from verification.decisions.notices import notices_to_hand_over
+from verification.links import console_url
 from verification.reports.models import Report, ReportStatus
 from webhooks.health import NOTIFIES_AT
 from webhooks.models import Configuration
@@ -103,33 +102,28 @@ class Source:
 
     `moment` is the column with the time of a row, and `maker` the column with the user
     who needs no message about it. The console's `page` shows all rows; `row_page` shows
-    one, whose ID is in the column `row_id` and in the address as `argument`.
+    one, whose ID is in the column `row_id`.
     """
 
     rows: Callable[[Period], QuerySet[Any]]
     page: str
     moment: str = ""
     maker: str = ""
-    row_page: str = ""
-    argument: str = ""
+    row_page: str = "reports-detail"
     row_id: str = "id"
 
 
-_REPORT = {"row_page": "reports-detail", "argument": "report"}
 # The page of a kind is that of its first source.
 SOURCES: dict[MemberMessage, list[Source]] = {
-    MemberMessage.REPORT_READY: [Source(_ready, "reports", "completed_at", **_REPORT)],
-    MemberMessage.REPORT_FAILED: [
-        Source(_failed, "reports", "completed_at", **_REPORT)
-    ],
+    MemberMessage.REPORT_READY: [Source(_ready, "reports", "completed_at")],
+    MemberMessage.REPORT_FAILED: [Source(_failed, "reports", "completed_at")],
     MemberMessage.DECISION_WAITING: [
-        Source(_cases, "queue", "opened_at", **_REPORT, row_id="report"),
+        Source(_cases, "queue", "opened_at", row_id="report"),
         Source(
             _proposals,
             "queue",
             "created_at",
             "maker",
-            **_REPORT,
             row_id="report",
         ),
     ],
@@ -138,7 +132,6 @@ SOURCES: dict[MemberMessage, list[Source]] = {
             _undelivered,
             "queue-notices",
             "undelivered_at",
-            **_REPORT,
             row_id="report",
         )
     ],
@@ -148,7 +141,6 @@ SOURCES: dict[MemberMessage, list[Source]] = {
             "monitoring-alerts",
             "created_at",
             row_page="monitoring-alert",
-            argument="alert",
         )
     ],
     MemberMessage.RULES_PAUSED: [Source(_paused_rules, "monitoring")],
@@ -204,7 +196,6 @@ def row_urls(
 
     They have ids in them, and nothing of a subject.
     """
-    place = {"workspace": member.workspace_id, "environment": environment}
     urls: list[str] = []
     for source in SOURCES[kind]:
         rows = _rows_of(source, member.workspace_id, environment, period)
@@ -212,7 +203,7 @@ def row_urls(
             rows = rows.exclude(**{source.maker: member.user_id})
         ids = rows.order_by(source.moment).values_list(source.row_id, flat=True)
         urls += [
-            _url(source.row_page, **place, **{source.argument: pk})
+            console_url(source.row_page, member.workspace_id, environment, pk)
             for pk in ids[: MAX_NAMED - len(urls)]
         ]
     return urls
@@ -220,8 +211,7 @@ def row_urls(
 
 def page_url(kind: MemberMessage, member: Member, environment: str) -> str:
     """Return the page that lists them all."""
-    place = {"workspace": member.workspace_id, "environment": environment}
-    return _url(SOURCES[kind][0].page, **place)
+    return console_url(SOURCES[kind][0].page, member.workspace_id, environment)
 
 
 def _rows_of(
@@ -229,7 +219,3 @@ def _rows_of(
 ) -> QuerySet[Any]:
     rows = source.rows(period)
     return rows.filter(workspace=workspace, environment=environment)
-
-
-def _url(name: str, **arguments: Any) -> str:
-    return settings.BASE_URL + reverse(f"console:{name}", kwargs=arguments)

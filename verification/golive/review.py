@@ -13,7 +13,6 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
-from django.urls import reverse
 
 from verification.backoffice import audit
 from verification.backoffice.approvals import DecisionRefused, is_second_person
@@ -24,6 +23,7 @@ from verification.golive.applications import (
     is_company_checked,
 )
 from verification.golive.models import Application, NameChange, Status
+from verification.links import console_url
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.reports.launch import retry
@@ -152,7 +152,7 @@ def notify_name_decided(change: NameChange) -> None:
         "isApproved": change.status == NameChange.Status.APPROVED,
         "reason": change.reason,
         "operator": settings.OPERATOR_NAME,
-        "url": _url(change.workspace_id, "settings-name"),
+        "url": console_url("settings-name", change.workspace_id, "production"),
     }
     users = _recipients(change, change.asked_by_id)
     notify(*(_mail(change, Kind.GO_LIVE_NAME, user, context) for user in users))
@@ -188,10 +188,5 @@ def _context(application: Application, page: str) -> dict[str, Any]:
         "workspace": application.workspace.name,
         "company": application.company_name,
         "operator": settings.OPERATOR_NAME,
-        "url": _url(application.workspace_id, page),
+        "url": console_url(page, application.workspace_id, "production"),
     }
-
-
-def _url(workspace_id: UUID, page: str) -> str:
-    path = reverse(f"console:{page}", args=[workspace_id, "production"])
-    return f"{settings.BASE_URL}{path}"

@@ -713,5 +713,5 @@ def _mail(
 
 def _console_url(correction: Correction) -> str:
     report = correction.report
-    place = [report.workspace_id, report.environment, correction.pk]
-    return settings.BASE_URL + reverse("console:corrections-detail", args=place)
+    place = report.workspace_id, report.environment, correction.pk
+    return links.console_url("corrections-detail", *place)

@@ -17,11 +17,11 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q
-from django.urls import reverse
 from django.utils.translation import override
 
 from verification.db.ids import uuid7
 from verification.jobs.queue import job
+from verification.links import console_url
 from verification.notifications.models import Channel, Kind
 from verification.notifications.outbox import OutgoingMessage, notify
 from verification.privacy.models import Origin, Outcome, RequestKind, SubjectRequest
@@ -183,7 +183,9 @@ def _messages_to_owners(
             Channel.EMAIL,
             cause=f"requests-due:{own[0].pk}:{utc_text(at)}:owner",
             recipient=workspace.contact_email,
-            context=_reminder_context(own, at, _console_url(workspace, page)),
+            context=_reminder_context(
+                own, at, console_url(page, workspace.pk, Environment.PRODUCTION)
+            ),
             workspace_id=workspace.pk,
         )
         for (workspace, page), own in by_page.items()
@@ -196,11 +198,6 @@ def _page_to_answer(row: SubjectRequest) -> str:
         return "queue"
     is_theirs = row.kind == RequestKind.CORRECTION or row.proved_address
     return "corrections" if is_theirs else ""
-
-
-def _console_url(workspace: Workspace, page: str) -> str:
-    place = [workspace.pk, Environment.PRODUCTION.value]
-    return settings.BASE_URL + reverse(f"console:{page}", args=place)
 
 
 def _reminder_context(

@@ -28,7 +28,6 @@ from django.db.models import DateTimeField, ExpressionWrapper, F, QuerySet, Valu
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Greatest
 from django.db.models.lookups import LessThanOrEqual
-from django.urls import reverse
 
 from verification import links
 from verification.consents.models import Consent
@@ -357,9 +356,7 @@ class ClientLinks(HostedLinks[ClientRow]):
         self, report: Report, row: ClientRow, why: str
     ) -> OutgoingMessage:
         workspace = report.workspace
-        path = reverse(
-            "console:reports-detail", args=[workspace.pk, report.environment, report.pk]
-        )
+        place = workspace.pk, report.environment, report.pk
         context: dict[str, Any] = {
             "workspace": workspace.name,
             "reportId": str(report.pk),
@@ -369,7 +366,7 @@ class ClientLinks(HostedLinks[ClientRow]):
             # The client cannot send a link of a report that has failed.
             "canResend": not report.is_ended,
             "isDraft": report.status == ReportStatus.DRAFT,
-            "url": f"{settings.BASE_URL}{path}",
+            "url": links.console_url("reports-detail", *place),
         }
         return OutgoingMessage(
             Kind.NEW_LINK_WANTED,
