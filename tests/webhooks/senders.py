@@ -8,7 +8,8 @@ from functools import cache
 import pytest
 
 from tests.world.receiver import lookup_here
-from webhooks.sender import Sender, WebhookRequest
+from webhooks import sender
+from webhooks.sender import RequestProgress, Sender, WebhookRequest
 
 HEADERS = {"webhook-id": "evt_1"}
 
@@ -20,26 +21,51 @@ def post(receiver):
 
 
 @pytest.fixture
-def hurried(receiver, settings):
-    # A handshake takes a second on a busy machine.
-    settings.WEBHOOK_TIMEOUT_SECONDS = 3
-    with Sender(lookup_here) as post:
-        yield post
+def under_way(monkeypatch):
+    """Collect the progress of each request."""
+    begun = []
+
+    def begin():
+        begun.append(RequestProgress())
+        return begun[-1]
+
+    monkeypatch.setattr(sender, "RequestProgress", begin)
+    return begun
 
 
-def answers(post, *urls, body=b"{}", seconds=60):
-    """Send a request to each URL; return the answers in the order of the URLs."""
+def move_clock(post, seconds):
+    """Move the clock of a sender's loop, by which its deadlines end."""
+
+    def move():
+        before = post._loop.time
+        post._loop.time = lambda: before() + seconds
+
+    post._loop.call_soon_threadsafe(move)
+
+
+def send(post, *urls, body=b"{}"):
+    """Send a request to each URL, which is numbered by its place."""
     post.send(
         (number, WebhookRequest(url, body, HEADERS, lane=number))
         for number, url in enumerate(urls)
     )
+
+
+def collect(post, requests):
+    """Return the answers to so many requests in the order of their numbers."""
     found = {}
-    end = time.monotonic() + seconds
-    while len(found) < len(urls):
+    end = time.monotonic() + 60
+    while len(found) < requests:
         assert time.monotonic() < end, "not answered in time"
         found |= post.answers(0.2)
     assert post.answers(0) == []
-    return [found[number] for number in range(len(urls))]
+    return [found[number] for number in range(requests)]
+
+
+def answers(post, *urls, **options):
+    """Send a request to each URL; return the answers in the order of the URLs."""
+    send(post, *urls, **options)
+    return collect(post, len(urls))
 
 
 def answer(post, url, **options):
