@@ -6,6 +6,7 @@ The audit trail records the verbs of members.
 import os
 import stat
 import subprocess
+from dataclasses import replace
 
 import pytest
 from django.conf import settings as django_settings
@@ -27,7 +28,7 @@ from tests.golive.applications import (
     submitted,
 )
 from tests.world.clients import approve_workspace
-from verification.backoffice.models import AuditEvent
+from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.engine import run_due_checks
 from verification.console import golive
 from verification.console.golive import DOCUMENT_LABELS, CompanyForm
@@ -127,12 +128,11 @@ def scan() -> dict[str, object]:
 def test_uploads_are_limited_by_account_and_workspace(
     owner, admin, stranger, monkeypatch, new_minute
 ):
-    monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 2)
+    monkeypatch.setattr(golive, "DOCUMENTS_PER_MINUTE", 1)
     # On a busy machine a file takes seconds, which count as well.
     monkeypatch.setattr(rate_limits, "monotonic", lambda: 0.0)
     owner.post("golive-company", COMPANY)
-    for _ in range(2):
-        assert owner.messages_after("golive-hand-in", scan(), kind="cr12")
+    assert owner.messages_after("golive-hand-in", scan(), kind="cr12")
 
     for member in (owner, admin):
         refused = member.post("golive-hand-in", scan(), kind="cr12")
@@ -231,13 +231,16 @@ def test_every_fault_has_a_message():
 
 @pytest.mark.django_db(transaction=True)
 def test_replaced_document_leaves_the_storage(owner):
-    owner.post("golive-company", COMPANY)
+    draft(owner.member)
     before = stored()
-    for content in (pdf(), pdf() + b"\n"):
-        owner.post("golive-hand-in", file(content), kind="cr12")
+    newer = replace(PDF, content=PDF.content + b"\n")
 
-    assert Document.objects.get().size == len(pdf()) + 1
-    assert len(stored()) == len(before) + 1
+    applications.upload_document(
+        owner.member, DocumentKind.CR12, "cr12.pdf", newer, by(owner.member.user)
+    )
+
+    assert Document.objects.get(kind="CR12").size == len(newer.content)
+    assert len(stored()) == len(before)
 
 
 def test_too_large_body_is_refused_unread(owner):
@@ -496,34 +499,26 @@ def test_unknown_kind_of_document_is_not_found(owner):
     assert owner.get("golive-hand-in", kind="passport").status_code == 404
 
 
-@pytest.mark.parametrize("language", ["en", "sw"])
-def test_page_shows_each_status_in_both_languages(owner, language):
-    said = {
-        "en": ["Not begun", "Being filled in", "Waiting", "In review", "Approved"],
-        "sw": ["Halijaanzishwa", "Linajazwa", "Linasubiri", "Linapitiwa", "kubaliwa"],
-    }[language]
-    query = {"lang": language}
-
-    def is_shown(word):
-        return word in owner.page("golive", query=query)
-
-    assert is_shown(said[0])
+def test_page_shows_each_status(owner):
+    assert "Not begun" in owner.page("golive")
     draft(owner.member)
-    assert is_shown(said[1])
+    assert "Being filled in" in owner.page("golive")
     application = applications.submit(owner.member, by(owner.member.user))
-    assert is_shown(said[2])
+    assert "Waiting" in owner.page("golive")
     review.take(application.pk, by(reviewer()))
-    assert is_shown(said[3])
+    assert "In review" in owner.page("golive")
     run_due_checks()
     review.approve(application.pk, by(reviewer()))
-    assert is_shown(said[4])
+    assert "Approved" in owner.page("golive")
 
 
 def test_verbs_of_members_are_recorded(owner):
     owner.post("golive-company", COMPANY)
     owner.post("golive-company", {**COMPANY, "volume": "1-100"})
-    for kind in ("cr12", "cr12", "incorporation", "kra", "director-id"):
-        owner.post("golive-hand-in", scan(), kind=kind)
+    owner.post("golive-hand-in", scan(), kind="cr12")
+    user = by(owner.member.user, ActorKind.MEMBER)
+    for kind in DocumentKind:
+        applications.upload_document(owner.member, kind, "scan.pdf", PDF, user)
     document = Document.objects.get(kind="KRA").pk
     owner.get("golive-document", document=document)
     # Refusals are not recorded.
@@ -543,10 +538,8 @@ def test_verbs_of_members_are_recorded(owner):
     assert [(e.action.removeprefix(word), e.fields) for e in done] == [
         ("described", ["companyName", *DETAILS]),
         ("described", ["volume"]),
-        *[("document-handed-in", ["CR12"])] * 2,
-        ("document-handed-in", ["INCORPORATION"]),
-        ("document-handed-in", ["KRA"]),
-        ("document-handed-in", ["DIRECTOR_ID"]),
+        ("document-handed-in", ["CR12"]),
+        *[("document-handed-in", [kind]) for kind in DocumentKind],
         ("document-read", ["KRA"]),
         ("submitted", []),
         ("begun-again", []),
