@@ -93,9 +93,8 @@ def test_only_an_answer_has_answers(api: Api, reference: Reference):
     assert error_codes(problem) == {"#/answers": "not-allowed-here"}
 
 
-@pytest.mark.parametrize(
-    ("body", "place", "code"),
-    [
+def test_answer_that_the_page_would_refuse_is_refused(api: Api, reference: Reference):
+    for body, place, code in (
         ({"reason": "I am busy"}, "#/reason", "not-allowed-here"),
         (
             {"answers": {"employedFrom": "2999-01-01"}},
@@ -113,35 +112,26 @@ def test_only_an_answer_has_answers(api: Api, reference: Reference):
             "#/answers/employedTo",
             "out-of-range",
         ),
-    ],
-)
-def test_answer_that_the_page_would_refuse_is_refused(
-    api: Api, reference: Reference, body: dict[str, Any], place: str, code: str
-):
-    problem = api.refused(path_of(reference), {"action": "answer", **body})
+    ):
+        problem = api.refused(path_of(reference), {"action": "answer", **body})
 
-    assert error_codes(problem) == {place: code}
+        assert error_codes(problem) == {place: code}
 
 
-@pytest.mark.parametrize(
-    ("answers", "places"),
-    [
+def test_answers_that_contradict_each_other_are_refused(api: Api, reference: Reference):
+    for answers, places in (
         (
             {"employed": False, "jobTitle": "Driver", "wouldRehire": "NO"},
             ["jobTitle", "wouldRehire"],
         ),
         ({"stillEmployed": True, "employedTo": "2023-01-31"}, ["employedTo"]),
-    ],
-)
-def test_answers_that_contradict_each_other_are_refused(
-    api: Api, reference: Reference, answers: dict[str, Any], places: list[str]
-):
-    body = {"action": "answer", "answers": answers}
+    ):
+        body = {"action": "answer", "answers": answers}
 
-    problem = api.refused(path_of(reference), body)
+        problem = api.refused(path_of(reference), body)
 
-    expected = {f"#/answers/{place}": "not-allowed-here" for place in places}
-    assert error_codes(problem) == expected
+        expected = {f"#/answers/{place}": "not-allowed-here" for place in places}
+        assert error_codes(problem) == expected
 
 
 def test_live_key_cannot_name_the_referee_of_the_sandbox(live_api: Api):
