@@ -122,26 +122,27 @@ def test_receipt_names_checks_as_the_page_did():
 
 
 @pytest.mark.parametrize("decision", ConsentRecord.Decision.values)
-@pytest.mark.parametrize("language", ["en", "sw", ""])
+@pytest.mark.parametrize("language", ["en", "sw"])
 def test_every_decision_has_a_receipt(decision: str, language: str):
     assert NUMBER in receipt_text(decision=decision, language=language)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        '#eval("1")',
-        "*x* _y_ `z`",
-        "#set page(fill: red)",
-        "<label> @ref $x^2$",
-        "= A heading",
-        r"\u{41} \ // comment",
-        '"quoted" {"a": 1}',
-    ],
-)
-def test_receipt_shows_typed_markup_as_text(name: str):
-    evidence = {**EVIDENCE, "typedName": name, "text": f"Hello.\n{name}"}
-    assert receipt_text(evidence).count(name) == 2
+MARKUP = [
+    '#eval("1")',
+    "*x* _y_ `z`",
+    "#set page(fill: red)",
+    "<label> @ref $x^2$",
+    "= A heading",
+    r"\u{41} \ // comment",
+    '"quoted" {"a": 1}',
+]
+
+
+def test_receipt_shows_typed_markup_as_text():
+    evidence = {"typedName": " ".join(MARKUP), "text": "\n".join(MARKUP)}
+    text = " ".join(receipt_text({**EVIDENCE, **evidence}).split())
+    for typed in MARKUP:
+        assert text.count(typed) == 2, typed
 
 
 def test_receipt_of_an_erased_record_says_so():
@@ -190,15 +191,15 @@ def test_receipt_words_the_reason_code():
 
 
 def test_equal_records_give_equal_bytes():
-    made = {consent_receipt_pdf(build_record()) for _ in range(3)}
+    made = {consent_receipt_pdf(build_record()) for _ in range(2)}
     assert len(made) == 1
     assert made != {consent_receipt_pdf(build_record(decision="DECLINED"))}
 
 
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_receipts_are_not_mixed_up():
-    names = [f"Subject {n}" for n in range(8)]
-    texts = run_at_once(8, lambda n: receipt_text({**EVIDENCE, "typedName": names[n]}))
+    names = [f"Subject {n}" for n in range(4)]
+    texts = run_at_once(4, lambda n: receipt_text({**EVIDENCE, "typedName": names[n]}))
     for name, text in zip(names, texts, strict=True):
         assert name in text
 
@@ -218,43 +219,46 @@ def test_receipt_is_made_when_no_font_has_a_letter():
     assert NUMBER in receipt_text({**EVIDENCE, "typedName": "\U00020000 🫠 \0"})
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Wanjikũ wa Kamaũ Ŋgũgĩ",
-        "Анна Ќурчатова",
-        "Ελένη Παπαδοπούλου",
-        "محمد بن علي",
-        "אברהם כהן",
-        "አበበ ቢቂላ",
-        "राम कुमार शर्मा",
-        "ਗੁਰਪ੍ਰੀਤ ਸਿੰਘ",
-        "রবীন্দ্রনাথ ঠাকুর",
-        "தமிழ் செல்வி",
-        "සුනිල් ශ්\u200dරී",
-        "မောင်မောင်",
-        "བཀྲ་ཤིས",
-        "สมชาย ใจดี",
-        "ქეთევან",
-        "Արամ",
-        "王小明 田中さくら 김철수",
-        "𞤀𞤣𞤤𞤢𞤥 ⵜⵉⴼⵉⵏⴰⵖ",
-        "😀 👍🏽 🎉 🇰🇪",
-    ],
-)
-def test_receipt_draws_every_script(name: str):
-    pdf = consent_receipt_pdf(build_record({**EVIDENCE, "typedName": name}))
+NAMES = [
+    "Wanjikũ wa Kamaũ Ŋgũgĩ",
+    "Анна Ќурчатова",
+    "Ελένη Παπαδοπούλου",
+    "محمد بن علي",
+    "אברהם כהן",
+    "አበበ ቢቂላ",
+    "राम कुमार शर्मा",
+    "ਗੁਰਪ੍ਰੀਤ ਸਿੰਘ",
+    "রবীন্দ্রনাথ ঠাকুর",
+    "தமிழ் செல்வி",
+    "සුනිල් ශ්\u200dරී",
+    "မောင်မောင်",
+    "བཀྲ་ཤིས",
+    "สมชาย ใจดี",
+    "ქეთევან",
+    "Արամ",
+    "王小明 田中さくら 김철수",
+    "𞤀𞤣𞤤𞤢𞤥 ⵜⵉⴼⵉⵏⴰⵖ",
+    "😀 👍🏽 🎉 🇰🇪",
+]
+
+
+def test_receipt_draws_every_script():
+    names = "\n".join(NAMES)
+    pdf = consent_receipt_pdf(build_record({**EVIDENCE, "text": names}))
 
     # PDF/UA forbids letters that the fonts lack.
     assert b"pdfuaid" in pdf
-    assert set(name.split()[0]) <= set(pdf_text(pdf))
+    drawn = set(pdf_text(pdf))
+    for name in NAMES:
+        assert set(name.split()[0]) <= drawn, name
 
 
-@pytest.mark.parametrize("name", ["W" * 200, "Bartholomew-" * 16, "እ" * 200])
-def test_receipt_wraps_a_long_word(name: str):
-    text = receipt_text({**EVIDENCE, "typedName": name})
+def test_receipt_wraps_a_long_word():
+    words = ["W" * 200, "Bartholomew-" * 16, "እ" * 200]
+    text = receipt_text({**EVIDENCE, "typedName": " ".join(words)})
 
-    assert name in text.replace("\n", "")
+    drawn = text.replace("\n", "")
+    assert all(word in drawn for word in words)
     assert max(map(len, text.splitlines())) < 110
 
 
@@ -266,10 +270,9 @@ def test_long_receipt_has_several_pages():
     assert lines[-1] in pdf_text(pdf)
 
 
-@pytest.mark.parametrize("language", ["en", "sw"])
-def test_receipt_is_attached_to_its_email(api: Api, language: str):
+def test_receipt_is_attached_to_its_email(api: Api):
     report = api.create({**person(), "consent": HOSTED})
-    kept = build_record(report_id=UUID(report["id"]), language=language)
+    kept = build_record(report_id=UUID(report["id"]), language="sw")
     kept.save(force_insert=True)
     context = {
         "requester": "Acacia Lenders",
@@ -285,7 +288,7 @@ def test_receipt_is_attached_to_its_email(api: Api, language: str):
             f"receipt:{kept.pk}",
             "wanjiku@subject.test",
             context,
-            language,
+            "sw",
         )
     )
     send_due_notifications()

@@ -29,6 +29,7 @@ def test_receipt_shows_number_amount_and_purpose(api: Api, settings):
     for said in (
         "Payment receipt",
         checkout.number,
+        checkout.report.number,
         "KES 250.00",
         "Hakiki Ltd",
         "Acacia Lenders",
@@ -39,17 +40,8 @@ def test_receipt_shows_number_amount_and_purpose(api: Api, settings):
         "Play money of the sandbox",
     ):
         assert said in text
-    for personal in ("Wanjiku", "12345678"):
+    for personal in ("Wanjiku", "12345678", str(checkout.report_id)):
         assert personal not in text
-
-
-def test_receipt_names_the_report_by_its_number(api: Api):
-    checkout = create_paid_checkout(api)
-
-    text = pdf_text(payment_receipt_pdf(checkout, "en"))
-
-    assert checkout.report.number in text
-    assert str(checkout.report_id) not in text
 
 
 def test_receipt_in_kiswahili(api: Api):
@@ -102,22 +94,16 @@ def test_receipt_is_emailed_in_the_language_of_the_page(api: Api):
     assert asked == []
 
 
-@pytest.mark.parametrize(
-    ("language", "shown"),
-    [
-        (
-            "en",
-            ["Workspace", "Acacia Lenders", "Top-up of the balance", "KES 1,000.00"],
-        ),
-        ("sw", ["Nafasi ya kazi", "Acacia Lenders", "Kuongeza salio", "KES 1,000.00"]),
-    ],
-)
-def test_top_up_has_a_receipt(api: Api, language: str, shown: list[str]):
+def test_top_up_has_a_receipt(api: Api):
     checkout = create_paid_top_up(api, 1000)
+    for language, said in (
+        ("en", ("Workspace", "Top-up of the balance")),
+        ("sw", ("Nafasi ya kazi", "Kuongeza salio")),
+    ):
+        text = pdf_text(payment_receipt_pdf(checkout, language))
 
-    text = pdf_text(payment_receipt_pdf(checkout, language))
-
-    assert all(part in text for part in [*shown, checkout.number])
+        for part in (*said, "Acacia Lenders", "KES 1,000.00", checkout.number):
+            assert part in text
 
 
 def test_workspace_gets_top_up_receipt_and_refund_notice(api: Api):
