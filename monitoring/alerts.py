@@ -4,8 +4,6 @@ The rule is locked while its baselines are read and moved, so each change raises
 alert, however often a run is compared. Alerts are edited here as well.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ It is plain SVG without scripts. Marks differ in shape and height as well as in 
 and a description says the same for people who cannot see the drawing.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta

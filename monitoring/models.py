@@ -3,8 +3,6 @@
 A rule runs at whole periods after its creation, in UTC.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pause and resume rules, and notify members of paused rules."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Make a rule from a request, and the order of each run from its rule."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal

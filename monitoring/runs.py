@@ -8,8 +8,6 @@ that cannot be launched, whose last run is under way or whose workspace is suspe
 put off, so that the rules behind it do not wait. A referee holds up no other check.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import defaultdict

@@ -6,8 +6,6 @@ the page finds the row. Other links have no digest: their token may also come fr
 LOOKUP_KEY that was in use on the day of the row. `reports.hosted_links` renews links.
 """
 
-from __future__ import annotations
-
 import hashlib
 from uuid import UUID
 

@@ -7,8 +7,6 @@ deliveries as the sender has requests under way. Deliveries that only wait for a
 would take the room of other receivers.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

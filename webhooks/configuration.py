@@ -1,7 +1,5 @@
 """Configure the receiver of a workspace's events, one for each environment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any

@@ -5,8 +5,6 @@ that waits costs the worker almost nothing. A thread of its own makes the reques
 thread uses no database connection, and no transaction is open during requests.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Record events in the transaction that causes them, write their bodies, purge them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta

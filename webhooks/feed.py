@@ -12,8 +12,6 @@ would wait for the longest transaction of all workspaces, and a restored databas
 to count again. Events of clients that never read the feed get no place.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode

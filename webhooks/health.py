@@ -1,7 +1,5 @@
 """Count a receiver's failures: notify members, open its breaker, disable it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta

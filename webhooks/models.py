@@ -1,7 +1,5 @@
 """Events, the receivers' configurations, deliveries and attempts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime

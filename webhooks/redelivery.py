@@ -1,7 +1,5 @@
 """Send deliveries again, and send test events."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal

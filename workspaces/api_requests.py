@@ -3,8 +3,6 @@
 `verification/web/request_records.py` writes the rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -10,8 +10,6 @@
 Production pages show a brand only for a live workspace.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -1,7 +1,5 @@
 """Create workspaces with their accounts: of customers, and the operator's own."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from django.conf import settings

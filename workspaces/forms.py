@@ -1,7 +1,5 @@
 """Forms of the admin for workspaces, their keys and their money."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any, ClassVar
 

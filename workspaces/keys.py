@@ -4,8 +4,6 @@ A key is `vrf_test_` or `vrf_live_`, 32 random base62 characters, and 6 characte
 the CRC32 of these. The database has only its SHA-256.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

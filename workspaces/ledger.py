@@ -8,8 +8,6 @@ possible, so that they do not wait for long.
 have paid in advance is used up.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

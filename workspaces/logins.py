@@ -1,7 +1,5 @@
 """Staff's help for members and colleagues who can no longer log in."""
 
-from __future__ import annotations
-
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User

@@ -9,8 +9,6 @@ A member gets only messages about pages that the role may see, and only at an ad
 that the mail server has not refused for good.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

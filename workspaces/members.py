@@ -4,8 +4,6 @@ Every verb takes the acting member and checks their permission itself, so no pag
 forget the check.
 """
 
-from __future__ import annotations
-
 import secrets
 from datetime import timedelta
 from enum import StrEnum, auto

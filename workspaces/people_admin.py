@@ -1,7 +1,5 @@
 """The base of the admin pages of staff and of members: people who log in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from allauth.mfa.models import Authenticator

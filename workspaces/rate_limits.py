@@ -4,8 +4,6 @@ Windows are the minutes of the clock. PostgreSQL counts, or Redis if REDIS_URL i
 while Redis is unavailable, PostgreSQL counts.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ A member adds an address, the service sends it a code, and the member types the 
 the reader of each address has agreed to get messages of the sandbox.
 """
 
-from __future__ import annotations
-
 import secrets
 from datetime import timedelta
 from uuid import UUID

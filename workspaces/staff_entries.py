@@ -4,8 +4,6 @@ The page with the form has an id, which is the id of its entry. So a form that i
 twice, by a double click or after going back, books once.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from decimal import Decimal
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Adapters of django-allauth: mails, addresses, names, texts and sealed secrets."""
 
-from __future__ import annotations
-
 import base64
 import os
 from typing import Any

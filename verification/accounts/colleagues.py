@@ -1,7 +1,5 @@
 """Staff: invitations, roles and access of colleagues, which superusers manage."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Iterable

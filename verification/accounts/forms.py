@@ -1,7 +1,5 @@
 """allauth's forms with our labels, without placeholders and tooltips."""
 
-from __future__ import annotations
-
 import time
 from typing import Any, ClassVar
 

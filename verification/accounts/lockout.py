@@ -15,8 +15,6 @@ device cookie. It names accounts by a keyed hash of their address. A login in su
 browser sends no mail.
 """
 
-from __future__ import annotations
-
 import math
 from datetime import timedelta
 from ipaddress import IPv6Address

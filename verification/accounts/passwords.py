@@ -6,8 +6,6 @@ the person, their workspaces and the operator add no strength: the password with
 them has to be strong enough.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

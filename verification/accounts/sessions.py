@@ -5,8 +5,6 @@ change of password, address or second factor ends the user's other sessions. Onl
 whose session has a proven second factor reach the admin.
 """
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Receivers of the signals of login, accounts and second factors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from allauth.account import signals as account

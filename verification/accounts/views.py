@@ -1,7 +1,5 @@
 """allauth's views, with our language choice, cache headers and rate limits."""
 
-from __future__ import annotations
-
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit

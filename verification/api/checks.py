@@ -1,7 +1,5 @@
 """Checks, packages of checks, and the sandbox's reserved subjects, over HTTP."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated, Any, Self, get_args
 from uuid import UUID

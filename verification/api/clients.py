@@ -1,7 +1,5 @@
 """The clients that `make clients` builds, offered to developers."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.urls import reverse

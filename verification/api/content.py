@@ -4,8 +4,6 @@ JSON readers disagree about repeated members, NaN, numbers too large for a doubl
 and half surrogate pairs, so the API refuses them all.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Corrections over HTTP: a client reads them; its console decides them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Self
 from uuid import UUID

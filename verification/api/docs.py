@@ -1,7 +1,5 @@
 """Pages about the API: guides, reference, problems, and the OpenAPI document."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cache, wraps
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Erasures over HTTP: their state, and the certificate with its signature."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """The events in the OpenAPI document: their envelopes, and an example of each."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from drf_spectacular.openapi import AutoSchema

@@ -4,8 +4,6 @@ Each page of rows is read by a statement of its own, so neither memory nor a tra
 grows with an export.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The line of a JSON Lines file is the object that the API answers with elsewhere,
 row of a CSV file has chosen members of it.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from codecs import BOM_UTF8

@@ -4,8 +4,6 @@ Fences that follow one another are tabs of one sample. Addresses of the reposito
 examples become those of this installation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The API key of a request, and the balance of its workspace, over HTTP."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Annotated, Self
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Monitoring over HTTP: rules that run again and again, and the alerts they raise."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain
 from typing import Literal, Self

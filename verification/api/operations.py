@@ -4,8 +4,6 @@
 the OpenAPI document from it. The prose of the document is the docstring of the action.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType

@@ -1,7 +1,5 @@
 """The versions of the client's policy over HTTP; the console writes them."""
 
-from __future__ import annotations
-
 from typing import Self
 
 from rest_framework.request import Request

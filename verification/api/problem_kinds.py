@@ -4,8 +4,6 @@ The words are also the page that a problem's `type` leads to; their Kiswahili is
 `locale/sw`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

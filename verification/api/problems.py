@@ -5,8 +5,6 @@ The framework passes exceptions of views to `handle_exception`. `ProblemMiddlewa
 answers requests that reach no view.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

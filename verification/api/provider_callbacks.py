@@ -1,7 +1,5 @@
 """Requests that providers sign: events of payments, and answers of live sources."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Events that clients without a receiver pull over HTTP."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID

@@ -1,7 +1,5 @@
 """The reference: each operation and event of the API document as a page."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

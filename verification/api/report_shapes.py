@@ -1,7 +1,5 @@
 """The shapes of reports. The OpenAPI document is made from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal

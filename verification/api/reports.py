@@ -1,7 +1,5 @@
 """Reports over HTTP: each operation finds the report, calls one verb, and renders."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Actions of the sandbox over HTTP, with test keys only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args

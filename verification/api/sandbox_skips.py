@@ -1,7 +1,5 @@
 """Skip ahead in the sandbox over HTTP, with test keys only."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Self
 from uuid import UUID
 

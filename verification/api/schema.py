@@ -4,8 +4,6 @@ Requests are described as they are validated: strict, and a member with a defaul
 required. Answers are open, as they may gain members and values: docs/client/changes.md.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """Webhooks over HTTP: the configuration, deliveries, and sending events again."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from itertools import islice

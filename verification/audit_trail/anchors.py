@@ -12,8 +12,6 @@ of published keys is in the database, where an attacker could add one. `explain`
 in such a file that the operator knows the cause of a fault.
 """
 
-from __future__ import annotations
-
 import logging
 from base64 import b64decode, b64encode
 from collections import Counter

@@ -4,8 +4,6 @@ The text of a fault names the state that was found, by a hash: so an explanation
 this state alone.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time

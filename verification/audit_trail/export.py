@@ -7,8 +7,6 @@ before sends none, and gets the batch again. So events may come twice; their num
 identifies them. A receiver may still lose events that it keeps only in memory.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import ssl

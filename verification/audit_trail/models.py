@@ -1,7 +1,5 @@
 """The seals of audit events, and how far sealing, checking and exporting have come."""
 
-from __future__ import annotations
-
 from django.db import models
 
 

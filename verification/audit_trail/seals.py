@@ -11,8 +11,6 @@ it covers the presence alone. The address is encrypted and bound to its row, so 
 needs FIELD_KEYS.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC

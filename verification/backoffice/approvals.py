@@ -11,8 +11,6 @@ applications and name changes, removals of a colleague's second factor, and prom
   the transaction of its verb: `refund.approved`, `name-change.requested`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol

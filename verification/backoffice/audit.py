@@ -5,8 +5,6 @@ one JSON line for each audit event and each attempt to log in. It names an accou
 keyed hash, because people type passwords into the field of the account, too.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@
 Jobs and the API import `audit` and `approvals`, not this module: unfold needs memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial, wraps

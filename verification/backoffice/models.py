@@ -7,8 +7,6 @@ FIELD_KEYS gets none either: it could read nobody's data, and would seal new dat
 key that other processes lack.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime

@@ -5,8 +5,6 @@ of a group in the admin does not last. A single person can get more permissions 
 **System → Staff**.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.apps import AppConfig, apps

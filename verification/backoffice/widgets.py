@@ -1,7 +1,5 @@
 """Parts of the admin's pages: dialogs, links, tables, and charts as SVG."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime

@@ -3,8 +3,6 @@
 Each entry names the variable and the page that describes it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

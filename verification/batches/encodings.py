@@ -4,8 +4,6 @@ Nothing in such a file says which of the two it is. A letter that is not sure be
 UNREADABLE, so that no wrong name is ordered.
 """
 
-from __future__ import annotations
-
 WINDOWS, MAC = "cp1252", "mac_roman"
 # The replacement character of Unicode, which no file means to say
 UNREADABLE = "\ufffd"

@@ -4,8 +4,6 @@ Nothing here needs Django. Words are compared as `fold` writes them: `S/No.` is 
 A heading is also known by the label of its field and by the API's name of it.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import cache

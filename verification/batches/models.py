@@ -1,7 +1,5 @@
 """Files of members: uploads that wait for their order, mappings, batches ordered."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Numbers that a spreadsheet or a typist has changed, put right without a doubt."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Nothing is trusted: a workbook is opened in a process with limits (`inspector`),
 decoded by its own marks, and formulas are neither run nor written.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -7,8 +7,6 @@ each, and its cells as pairs of a text and a kind of `cells`; and of what else a
 `cells.Workbook` has.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

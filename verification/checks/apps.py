@@ -1,7 +1,5 @@
 """Warnings of `manage.py check`, and so of every start, about the live sources."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.apps import AppConfig

@@ -4,8 +4,6 @@ The check then calls the source, as it would have done later. If only the callba
 the answer, its sealed body is stored until the check has read it.
 """
 
-from __future__ import annotations
-
 import logging
 from datetime import datetime, timedelta
 

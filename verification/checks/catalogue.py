@@ -5,8 +5,6 @@ them. Its price, texts, freshness and `active` belong to staff, who edit them in
 admin. `docs/client/checks.md` describes the fields and flags.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any

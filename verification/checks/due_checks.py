@@ -9,8 +9,6 @@ Checks that wait until a source has room are claimed apart: `waits_for` names th
 source, and `claim_queued` takes them when it has room.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

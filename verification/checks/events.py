@@ -3,8 +3,6 @@
 The OpenAPI document describes these shapes, and its examples come from these functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal

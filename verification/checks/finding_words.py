@@ -4,8 +4,6 @@ Findings are stored in English. The words follow from their codes; what a source
 in its own words is quoted.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import date
 from typing import Any

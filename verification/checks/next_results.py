@@ -5,8 +5,6 @@ transaction that records the check's result deletes the row, so that a check who
 worker dies finds its row again. A job deletes rows that no check takes in `LIFETIME`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta

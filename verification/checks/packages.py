@@ -4,8 +4,6 @@ Staff edit those of the operator in the admin, members those of their workspace 
 console.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol

@@ -3,8 +3,6 @@
 The outcomes of its checks decide a report's status, score and events.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -4,8 +4,6 @@
 subject that the report has. A code shows that the visitor reads the subject's messages.
 """
 
-from __future__ import annotations
-
 import hmac
 from datetime import datetime, timedelta
 from uuid import UUID

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import Any

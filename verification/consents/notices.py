@@ -5,8 +5,6 @@ page. The page shows the parts of a Notice. The evidence of the decision keeps
 `Notice.text`, which is the same as plain text.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace

@@ -6,8 +6,6 @@ verbs do: of two tabs, one wins. The withdrawal reaches other reports and rules:
 `privacy.withdrawals` has it.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from hashlib import sha256

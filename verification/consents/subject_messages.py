@@ -1,7 +1,5 @@
 """Messages to subjects: links, reminders, codes and receipts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Access to a workspace: its API keys, members and invitations."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, time, timedelta
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Alerts in words: what changed about a subject, in the reader's language."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

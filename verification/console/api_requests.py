@@ -1,7 +1,5 @@
 """Requests to the API: what a developer reads when a request did not work."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -5,8 +5,6 @@ both for this member only, checks the permission of the member's role, and refus
 forms of a suspended workspace, so that no view can forget a check.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The file's rows are stored sealed until they are ordered, for 24 hours at most. 
 address of a page has the id of the upload, which becomes that of the batch.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence

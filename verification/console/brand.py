@@ -1,7 +1,5 @@
 """The company's face: logo, colour, contact line, return addresses, and a preview."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from typing import Any
 

@@ -4,8 +4,6 @@ A tab has the notices of declines to hand over. Clear cases are approved togethe
 choose, read the left-out cases, confirm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any

@@ -5,8 +5,6 @@ written. A chart has a title and a description for people who cannot see it, and
 that says the same. Colours are classes of the style sheet.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

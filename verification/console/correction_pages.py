@@ -3,8 +3,6 @@
 The queue also lists requests for reports that have no address of the person.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Decisions: their part of a report's page, the answer to a proposal, and settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID

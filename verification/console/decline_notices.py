@@ -1,7 +1,5 @@
 """Notices of declines on a report's page: resend, hand-over, PDF; and their rule."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 from uuid import UUID
 

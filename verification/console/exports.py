@@ -1,7 +1,5 @@
 """Exports: files with the rows of a period."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fields and base classes of the console's forms. Each error says what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date

@@ -1,7 +1,5 @@
 """Figures: how many reports, with which outcome, how fast, and for how much."""
 
-from __future__ import annotations
-
 import csv
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The results of the search in the top bar, while a member types."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlencode

@@ -1,7 +1,5 @@
 """The card of a check: given and found values, flags and details."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Going live: describe the company, upload documents, submit, read the decision."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 from uuid import UUID

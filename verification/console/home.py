@@ -1,7 +1,5 @@
 """The first page after the login, the overview of a workspace, and its first steps."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

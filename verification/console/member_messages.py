@@ -1,7 +1,5 @@
 """The messages that a member gets: the choice, and the link that turns one kind off."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID

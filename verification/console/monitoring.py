@@ -3,8 +3,6 @@
 A rule is made on a page like that of an order, as its first run is ordered at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 A page's URL name begins with the name of its section.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime

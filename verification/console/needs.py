@@ -3,8 +3,6 @@
 Each count stops soon, so that the page costs the same at a million reports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta

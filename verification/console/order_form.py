@@ -1,7 +1,5 @@
 """The form of an order: the choice of checks, and the fields that these need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A choice of checks may be in the address of the page. Details of a subject never
 they are posted, and nothing is stored before the order or the draft.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

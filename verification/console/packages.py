@@ -1,7 +1,5 @@
 """Packages: the list that a workspace can order, and the forms of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -3,8 +3,6 @@
 Each condition of a rule is chosen from lists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID

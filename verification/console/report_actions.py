@@ -5,8 +5,6 @@ goes through the same verb. Before money moves, a page shows how much. A page sa
 which reports a verb was refused, and why.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial

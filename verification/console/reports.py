@@ -1,7 +1,5 @@
 """Reports: the list, and the page of one with its timeline, and its PDF."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The sandbox: test subjects, and the mailbox with messages that people would get."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

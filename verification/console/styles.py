@@ -1,7 +1,5 @@
 """The page that shows every part of the console's pages, for developers."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from django import forms

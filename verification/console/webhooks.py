@@ -1,7 +1,5 @@
 """Webhooks: the configuration, the deliveries, and sending one again."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from http import HTTPStatus

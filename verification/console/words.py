@@ -4,8 +4,6 @@ Staff read the same words on the pages of a report and of an application. The AP
 exports and result files keep the codes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A workspace's settings, names, closing, balance and statements."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Base models: the id of nearly all rows, and the time of their creation."""
 
-from __future__ import annotations
-
 from django.db import models
 
 from verification.db.ids import uuid7

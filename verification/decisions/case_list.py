@@ -1,7 +1,5 @@
 """The list of open cases: filters, search, pages by key, and counts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum

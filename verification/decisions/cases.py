@@ -9,8 +9,6 @@ open.
 Lock order: the report (if the function locks it), the members, the case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from enum import StrEnum

@@ -6,8 +6,6 @@ with a score and without a flag, and it has no disputed finding, proposal or dec
 left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The findings of reports, as decisions, policies and the queue see them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID

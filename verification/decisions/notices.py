@@ -10,8 +10,6 @@ A workspace may let such a decline wait (`NoticeRule`). Its clock starts with th
 service of the notice, and stops while a correction or a review is open.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ if the workspace has an active version. The job sees only reports that ran check
 (`findings.decidable_reports`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

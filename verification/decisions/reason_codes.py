@@ -1,7 +1,5 @@
 """The reason codes of a workspace: the first list, and its changes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from django.db import transaction

@@ -10,8 +10,6 @@ creates in the same workspace. If a start is interrupted, the next one completes
 demo: each step skips rows that exist, and the last step records the end.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import secrets

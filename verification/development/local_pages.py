@@ -5,8 +5,6 @@ from this machine under such a name. So a service behind a proxy refuses every r
 with any headers, and a name of another site that points here is refused too.
 """
 
-from __future__ import annotations
-
 import hmac
 from dataclasses import replace
 from functools import wraps

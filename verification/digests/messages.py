@@ -9,8 +9,6 @@ The digest is written at seven in Nairobi. The outbox takes one for a member and
 even if the job runs again or is killed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any

@@ -4,8 +4,6 @@ News are read from the rows of reports, alerts and proposals, so the end of a re
 writes no row for these messages. Each kind takes a query or two for all workspaces.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

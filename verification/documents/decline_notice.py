@@ -1,7 +1,5 @@
 """The notice of a decline as a PDF/UA document, for the person and for its proof."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

@@ -4,8 +4,6 @@ The template reads the data as JSON from `sys.inputs.data`, with `date` in it. T
 in `templates/pdf/fonts` cover the scripts in which names are written.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Receipts of consents, references and payments, as PDF/UA documents."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, cast

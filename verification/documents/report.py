@@ -1,7 +1,5 @@
 """The PDF document of a report."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Statements as CSV and PDF files."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Iterator

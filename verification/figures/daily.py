@@ -8,8 +8,6 @@ day is counted in a transaction of its own, which also removes its mark, so a jo
 is stopped goes on where it was. The first run marks all days since the first report.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ milliseconds up to the next bucket. A percentile is the middle of its bucket, so
 wrong by up to 9 %.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from datetime import timedelta

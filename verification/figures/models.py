@@ -1,7 +1,5 @@
 """Figures of each day, the days that have to be counted, and how far this has come."""
 
-from __future__ import annotations
-
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q

@@ -11,8 +11,6 @@ hundreds of megabytes. A machine runs each `Inspector` for one file at a time. T
 workbooks (`batches.workbooks`) delays no document, and that of newcomers no client.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import resource

@@ -7,8 +7,6 @@ unchanged, because many are signed. After `image/png;logo` it is a PNG of the si
 pages show.
 """
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Callable

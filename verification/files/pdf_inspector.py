@@ -5,8 +5,6 @@ this module was half as long, needed twice the memory for a PDF of 49,000 object
 had no limit for packed tables and object streams.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import zlib

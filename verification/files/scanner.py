@@ -1,7 +1,5 @@
 """The operator's virus scanner: ClamAV's daemon, if the setting CLAMAV names it."""
 
-from __future__ import annotations
-
 import socket
 import time
 from contextlib import closing

@@ -5,8 +5,6 @@ random name and its own key, which is sealed in the document's row. The storage 
 or a file that lost its row in a crash, is unreadable.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

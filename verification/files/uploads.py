@@ -1,7 +1,5 @@
 """Uploaded files in forms: their inspection, and the messages about faults."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

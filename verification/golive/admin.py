@@ -1,7 +1,5 @@
 """Pages on which staff review go-live applications and name changes."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Applications to go live: their transitions, members' verbs, the company's report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Name changes of an approved workspace: members request them, staff decide."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db import transaction

@@ -3,8 +3,6 @@
 Only the longest-standing owner gets the production key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Proof that a document is authentic: the page of a printed report, public keys."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from uuid import UUID
 

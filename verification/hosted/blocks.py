@@ -5,8 +5,6 @@ of consents, payments and references offer `block_page`, which can only block: t
 workspace knows the links of those pages, and must not lift a block against itself.
 """
 
-from __future__ import annotations
-
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 

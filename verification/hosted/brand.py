@@ -4,8 +4,6 @@ The address of a logo and of a stylesheet has a digest of its content, which the
 never changes: browsers keep both for a year. Neither depends on the visitor.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Forms of the hosted pages. Their errors say what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date
 from typing import Any

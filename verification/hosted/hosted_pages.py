@@ -4,8 +4,6 @@ A visit is what one browser may see of one row. A sealed cookie holds it in plac
 token; the cookie's path is that row's pages, so that links in two tabs do not mix.
 """
 
-from __future__ import annotations
-
 import zlib
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode, urlsafe_b64encode

@@ -1,7 +1,5 @@
 """The page on which a person asks for links to all that is held about them."""
 
-from __future__ import annotations
-
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import get_language

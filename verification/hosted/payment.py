@@ -5,8 +5,6 @@ confirms it. A browser cannot confirm one: the return from a provider's page pol
 provider and redirects to the page, whose query `since` is the time of the return.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The referee's page: its form, and views that call one verb and redirect back."""
 
-from __future__ import annotations
-
 from calendar import monthrange
 from dataclasses import dataclass
 from datetime import date

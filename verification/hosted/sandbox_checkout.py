@@ -4,8 +4,6 @@
 provider's does. It opens no checkout of production.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -5,8 +5,6 @@ Their addresses begin with that of the consent page, whose link and visit they s
 code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import wraps

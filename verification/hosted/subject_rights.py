@@ -6,8 +6,6 @@ message about a declined application opens its notice (`decisions.notices`), whi
 offers a review by a person if none has looked at it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace

@@ -3,8 +3,6 @@
 It shows the workspace's name, and neither balance nor entries.
 """
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 from typing import Any

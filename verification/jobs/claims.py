@@ -12,8 +12,6 @@ They end when the cluster is about to stop; the next run goes on with the rest.
     update_in_batches(Event.objects.filter(created_at__lt=at), payload=None)
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta

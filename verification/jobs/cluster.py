@@ -6,8 +6,6 @@ matters to the cluster. Nobody ends a worker because the database hangs, as when
 synchronous standby answers: paid calls would be in doubt.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

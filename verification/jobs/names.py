@@ -4,8 +4,6 @@ The value of a name is the path of the job's function, which rows of the queue h
 path stays while older versions may run beside this one (docs/engineer/migrations.md).
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Self
 

@@ -11,8 +11,6 @@ Claims, ends of jobs and schedules wait for no standby: what a failover loses of
 is done again.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging

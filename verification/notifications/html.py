@@ -10,8 +10,6 @@ A template marks a link by `{{ as }}`, and writes what the link is called behind
 - Lines with four spaces before them are set apart; `- ` begins an item of a list.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Erasing a person deletes the files of the e-mails about them, as no server has them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from datetime import datetime

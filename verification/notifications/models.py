@@ -1,7 +1,5 @@
 """Notifications, blocks by recipients, sandbox addresses and daily counts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from django.db import models

@@ -16,8 +16,6 @@ the notice of a decline, which the law owes them.
 Members, account holders and operators always get their own messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID

@@ -3,8 +3,6 @@
 https://developers.africastalking.com/docs/sms/sending/bulk
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

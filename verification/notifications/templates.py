@@ -11,8 +11,6 @@
   would turn it into UCS-2, with 70 characters in a part instead of 160.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field

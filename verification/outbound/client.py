@@ -18,8 +18,6 @@ Its differences from a plain `requests.Session`:
 A call raises `targets.Blocked` or the errors of `requests`. It never retries.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import socket

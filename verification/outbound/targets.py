@@ -5,8 +5,6 @@ Clients choose their receivers, so no name is trusted: `check_url` checks the UR
 uses these addresses without another look-up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

@@ -4,8 +4,6 @@ Staff send payment links again, poll providers, clear review flags, and request,
 or record refunds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial

@@ -6,8 +6,6 @@ of the service, in their own transactions. Each address of OPERATOR_ALERTS gets 
 e-mail about urgent alerts within minutes, and about all others once a day.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal

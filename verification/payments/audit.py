@@ -13,8 +13,6 @@ walk sums up the entries of each account on its way, so no night reads old entri
 to compare a balance.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ money is known here. `open_checkout`, `open_prompt` and `open_top_up` make the r
 `open_at_provider` and `send_prompt` call the provider.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

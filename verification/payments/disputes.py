@@ -4,8 +4,6 @@ A dispute that is open or lost holds its money: staff cannot refund it, and a to
 leaves the balance at once. A dispute that is won sets the money free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from decimal import Decimal
 from uuid import UUID

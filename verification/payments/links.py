@@ -1,7 +1,5 @@
 """Links to the payment page; `reports.hosted_links` says how a link lives."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from django.db.models import QuerySet

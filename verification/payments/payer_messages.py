@@ -4,8 +4,6 @@ A checkout stores the contents of its receipt at settlement. An edit of a paid d
 leaves the receipt as it was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, NotRequired, TypedDict, cast

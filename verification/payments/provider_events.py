@@ -5,8 +5,6 @@ job deletes the bodies of events and the phones of prompts. The event's type, ti
 checkout and hash stay.
 """
 
-from __future__ import annotations
-
 import logging
 from datetime import timedelta
 from hashlib import sha256

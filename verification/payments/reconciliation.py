@@ -5,8 +5,6 @@ Any other difference raises a review flag, or an alert if it concerns no checkou
 ours. "Here" is our database and "there" is the provider.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ that two people cannot refund the same money. Each transfer is claimed under a l
 before the call to the provider, and recorded after it: `Refund.tries` is the fence.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta

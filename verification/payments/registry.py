@@ -5,8 +5,6 @@ checkouts of production open at PAYMENT_PROVIDER. An older checkout stays with t
 provider that opened it, as long as that provider's keys are configured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache

@@ -5,8 +5,6 @@ Its checkout page and the API play every ending through `end_sandbox_checkout`, 
 keeps books of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal

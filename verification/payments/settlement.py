@@ -10,8 +10,6 @@ ledger entry, refund and event change in one transaction. Rows are locked in the
 report, payment, checkout, as everywhere.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Sequence

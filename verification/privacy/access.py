@@ -3,8 +3,6 @@
 The JSON is for other programs (portability); docs/client/consent.md describes it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

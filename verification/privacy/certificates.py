@@ -5,8 +5,6 @@ exact bytes. Every key that has signed one stays published, so that a certificat
 verified for ever: docs/client/privacy.md says how.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from datetime import datetime
 from functools import cache

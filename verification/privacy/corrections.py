@@ -10,8 +10,6 @@ While a correction is open, the report says so wherever it is shown, its retenti
 waits, and the disputed finding is not reused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass

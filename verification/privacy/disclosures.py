@@ -4,8 +4,6 @@ A read by a key or a member is a Disclosure. Deliveries of webhooks have attempt
 pages that staff opened are in the audit trail.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import defaultdict

@@ -11,8 +11,6 @@
   the report is erased by then. `sweep_erasures` erases once more, up to a month later.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence

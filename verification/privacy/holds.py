@@ -4,8 +4,6 @@ A hold has a reason and an end, so that a mistake keeps no report for ever. It e
 the report from the retention, and refuses a request to erase its subject.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from uuid import UUID
 

@@ -8,8 +8,6 @@ The client or staff verify the person, and confirm or refuse. A confirmation let
 The page's answer does not reveal whether such reports exist.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from django.db import transaction

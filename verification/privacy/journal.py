@@ -6,8 +6,6 @@ Files stay for ever. They name ids, digests and times, and nobody. `replay` carr
 what a restored database does not know.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime

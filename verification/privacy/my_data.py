@@ -6,8 +6,6 @@ sends the links to that address alone, as each report spells it: another spellin
 somebody else's mailbox. So the page does not disclose whether a person is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby

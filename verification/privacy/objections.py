@@ -6,8 +6,6 @@ pause until the client has a newer consent. It cancels reports that run or wait 
 payment. The client gets an event for each report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any

@@ -4,8 +4,6 @@
 compares the models with the database, so that somebody classifies each new column.
 """
 
-from __future__ import annotations
-
 CODES = "ids, digests, codes and figures"
 HASHES = "keyed hashes, which say nothing without LOOKUP_KEY"
 CLIENT = "the client's own details and configuration"

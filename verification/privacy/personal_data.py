@@ -8,8 +8,6 @@ in the list of columns without such data.
 The skeleton of an erased report stays: ids, checks, states, times and prices.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ Protection Act, 2019, sections 18, 19, 25, 29 and 39; General Regulations, 2021,
 regulations 19 to 21, 24 and 25). It names clients and holds no data of subjects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta

@@ -5,8 +5,6 @@ at once. It skips files that the database knows, and finishes unfinished erasure
 job also writes the files for which the storage was away.
 """
 
-from __future__ import annotations
-
 import logging
 from datetime import datetime
 from typing import Any

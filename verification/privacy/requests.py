@@ -6,8 +6,6 @@ Before and after a deadline the data protection officer gets an e-mail, and so d
 owner of the workspace that has to answer. It names numbers of requests only.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta

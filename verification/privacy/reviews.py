@@ -4,8 +4,6 @@ Data Protection Act, 2019, section 35 (3). The request enters the register. A me
 approval or decline of the report answers it, or the end of a decline that waits.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Events about corrections, objections and erasures: their shapes and makers."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, Self
 from uuid import UUID

@@ -6,8 +6,6 @@ that the numbers are not kept for ever. If the person is not erased, it becomes 
 entry of the register.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta

@@ -6,8 +6,6 @@ it is and what the source says about them. After an erasure of the holder, only 
 subject's view of the finding stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 from uuid import UUID

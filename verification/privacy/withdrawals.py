@@ -4,8 +4,6 @@ One transaction does all of it: a later job could pause a rule that a newer cons
 just resumed.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime

@@ -6,8 +6,6 @@ The API key is the user name of HTTP Basic, without a password. It allows 600 re
 in five minutes; one company takes three.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from base64 import b64encode

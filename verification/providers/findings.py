@@ -9,8 +9,6 @@ test compares both. An incomplete result has no score, because a reader could ta
 for a clean one.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping, Sequence

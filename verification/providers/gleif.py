@@ -7,8 +7,6 @@ proves nothing, and the result has no score. A missing LEI is different: it does
 exist.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Collection

@@ -5,8 +5,6 @@ application there gets one product, so "PIN by PIN" and "PIN by ID" may each nee
 their own pair of credentials.
 """
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Collection

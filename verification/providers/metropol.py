@@ -8,8 +8,6 @@ Metropol writes money as a text with five decimals, an absent date as "None", an
 status of an account as a word or a letter.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -6,8 +6,6 @@ explains the rules and shows how often they are right. Raise VERSION when a verd
 can change.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 import unicodedata

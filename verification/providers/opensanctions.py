@@ -6,8 +6,6 @@ The hosted service needs a key and charges each query. The operator's own yente,
 is OpenSanctions' server software, needs none.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Collection

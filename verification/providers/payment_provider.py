@@ -6,8 +6,6 @@ never work). It leaves rows, settings and retries to its caller. Amounts are
 Decimals in the currency's major unit with two decimals; an adapter converts them.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -18,8 +18,6 @@ Facts behind its answers:
   `look` finds why it failed, in words of Safaricom's that Paystack does not list.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 from collections.abc import Collection, Iterator, Mapping

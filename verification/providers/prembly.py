@@ -6,8 +6,6 @@ Every answer has status 200: `response_code` tells the outcome, and `billing_inf
 whether it was charged. Prembly takes no reference of ours, so each repeat is charged.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Collection

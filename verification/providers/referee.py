@@ -11,8 +11,6 @@ The answers come from the hosted page of the reference:
     refereeName, refereeTitle, mayAnswer   the referee, and their right to answer
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date, timedelta
 from hashlib import sha256

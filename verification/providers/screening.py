@@ -4,8 +4,6 @@ A hit is an entry with a similar name, and proves nothing: the reader of the rep
 decides whether it is the same person. A result with hits is never LOW.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

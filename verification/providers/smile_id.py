@@ -11,8 +11,6 @@ Its callback is a hint: we read the answer from the job's status.
 Absent values are texts: "Not Available" for people, "N/A" for companies.
 """
 
-from __future__ import annotations
-
 import hmac
 import logging
 import re

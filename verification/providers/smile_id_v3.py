@@ -22,8 +22,6 @@ Smile ID charges for a failed job (we count it as charged). V3 has no companies,
 answers about PINs are unpublished, so these checks stay with v1 (`smile_id`).
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import logging

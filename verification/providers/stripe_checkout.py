@@ -10,8 +10,6 @@ Facts behind its answers:
 - A session lives from half an hour to a day; we move `expires_at` into that range.
 """
 
-from __future__ import annotations
-
 import hmac
 import logging
 from collections.abc import Collection, Iterator, Mapping

@@ -5,8 +5,6 @@ together or not at all. It locks the report first, as all verbs do: of two tabs,
 referee and a cancellation, one wins.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

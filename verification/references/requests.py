@@ -4,8 +4,6 @@ The check result waits, without a worker, until the link expires or `make_due` w
 because the referee has answered.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 

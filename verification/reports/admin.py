@@ -1,7 +1,5 @@
 """The admin page of a report: its whole history, and the verbs that staff have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

@@ -3,8 +3,6 @@
 All rows of a request are inserted together, in one transaction.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Edit a draft, which bills nothing and runs no check."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime

@@ -5,8 +5,6 @@ one. A verb ends it earlier (`end_early`): it cancels the report, or fails it at
 Both call `end_reports`, and FOLLOW_UPS lists what follows at which ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -14,8 +14,6 @@ The subclasses of HostedLinks in `consents.links`, `payments.links` and
 `references.requests` hold what differs. Tokens and URLs are in `verification.links`.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from datetime import datetime, timedelta

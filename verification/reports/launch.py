@@ -1,7 +1,5 @@
 """Launch a draft, or retry the failed checks of an ended report."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal

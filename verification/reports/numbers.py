@@ -4,8 +4,6 @@ People read these numbers out from a PDF, a receipt or a message. Each is made f
 id of its row, and the first letter says what the paper is.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime

@@ -3,8 +3,6 @@
 The register of requests, a table of `privacy`, knows the objections.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A check whose earlier result can be reused is free. The price of a package is sh
 among its checks, so that each check can be free or given back alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -7,8 +7,6 @@ that hold for one workspace and environment. PostgreSQL's array index finds the 
 that have all of them, without an extension, and the table does not reveal identifiers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo

@@ -5,8 +5,6 @@ the JSON body, with null for each member whose shape is wrong, so that one answe
 every fault of a request.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy

@@ -1,7 +1,5 @@
 """The one place where a report changes its status; its lock, and the verbs' errors."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

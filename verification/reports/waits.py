@@ -1,7 +1,5 @@
 """The reasons why a report has not ended, and their times, for staff."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -4,8 +4,6 @@ Each action calls the function that the consent page calls, without the page's
 challenge, as the client owns the sandbox. The evidence names the sandbox.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from uuid import UUID
 

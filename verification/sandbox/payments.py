@@ -5,8 +5,6 @@ service. `act_as_payer` also settles the payment at once, so that the answer sho
 outcome.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from decimal import ROUND_UP, Decimal

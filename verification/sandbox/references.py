@@ -4,8 +4,6 @@ Each action calls the function that the referee's page calls. The evidence names
 sandbox.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any

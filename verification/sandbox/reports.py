@@ -1,7 +1,5 @@
 """Find the reports on which a client acts in its sandbox, and refuse actions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from uuid import UUID
 

@@ -6,8 +6,6 @@ to now. Checks, deliveries and erasures run in jobs, outside of the transaction:
 them the skip sets the due time and schedules the job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Database, processes, mail, documents, scanner and proxy, from the environment."""
 
-from __future__ import annotations
-
 import os
 import re
 import ssl

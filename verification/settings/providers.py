@@ -17,8 +17,6 @@ Live sources are those with credentials:
 Only production calls them, which `verification.providers.registry` ensures.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

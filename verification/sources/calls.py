@@ -5,8 +5,6 @@ their sources, so that limits, rests and probes hold over all workers and machin
 row of a call is inserted before the call is made.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

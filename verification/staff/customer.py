@@ -4,8 +4,6 @@ The page has the sections whose rows the user may view. A section reads only the
 that it shows.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from allauth.mfa.models import Authenticator

@@ -9,8 +9,6 @@ Encrypted values are found by their keyed hashes, which differ by workspace and
 environment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 docs/operator/review.md has the answers that are the same for each installation.
 """
 
-from __future__ import annotations
-
 import platform
 from collections import defaultdict
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 A check of a format raises a pydantic error whose type is the API's fault code.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta

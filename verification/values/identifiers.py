@@ -5,8 +5,6 @@ missing or in doubt, the wide shape applies. No shape allows commas or invisible
 characters.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Nairobi's time, and times as text."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from zoneinfo import ZoneInfo
 

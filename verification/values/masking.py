@@ -3,8 +3,6 @@
 The sandbox's adapter imports this file, so it imports no code that uses the network.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Collection

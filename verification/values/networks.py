@@ -1,7 +1,5 @@
 """Networks that a setting or an API key names, and the addresses in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import (

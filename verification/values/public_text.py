@@ -4,8 +4,6 @@ It is plain text on one line. It holds no address of a page or a mailbox, in wha
 spelling, and does not speak of secrets or ways to pay.
 """
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

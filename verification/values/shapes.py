@@ -1,7 +1,5 @@
 """The API's objects: their common shape, and the types of their times and amounts."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from datetime import datetime

@@ -13,8 +13,6 @@ Countries become ISO codes of two letters; one that cannot be read is left out. 
 that cannot be read becomes ANY_YEAR, so that the entry's other dates exclude nobody.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ companies of a list have. docs/client/checks.md has the rules and their figures.
 without comparing all of them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -3,8 +3,6 @@
 Every start checks the settings; `check --database default` checks the lists as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any

@@ -6,8 +6,6 @@ A search finds exactly the entries for which `matching.names_score` is high enou
 process keeps the current editions, about 3 KB for each entry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from math import log

@@ -4,8 +4,6 @@ The source reads the database and sends no data anywhere. It raises Unavailable 
 required list is missing or too old: only a search of all lists can clear a subject.
 """
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence

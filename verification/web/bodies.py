@@ -7,8 +7,6 @@ their own. The body of an unknown client has the
 limit of a hosted form, even where a known client may send more.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

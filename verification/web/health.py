@@ -1,7 +1,5 @@
 """Health of the service: `/livez`, `/healthz` and `/readyz`."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.db import DatabaseError, OperationalError
 from django.db.models import Count, Q

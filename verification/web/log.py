@@ -6,8 +6,6 @@ such as the route's pattern in place of the path, and `SecretsFilter` masks keys
 webhook secrets, addresses and numbers in the lines of other code.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -6,8 +6,6 @@ server reads the same. Job clusters need no page: the database has their state. 
 costs about twenty queries, each by an index, for any number of reports.
 """
 
-from __future__ import annotations
-
 import hmac
 import logging
 import os

@@ -4,8 +4,6 @@ The setting MIDDLEWARE names them, among those of Django and of libraries. Reque
 the API and of pages pass all of them; each says for which requests it does something.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Language, headers, errors of fields and error pages, and the front page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Facts of a request: its id, its token, and the client's browser and address."""
 
-from __future__ import annotations
-
 import re
 from contextvars import ContextVar
 from ipaddress import ip_network

@@ -5,8 +5,6 @@ a record. While the database is away, or requests come faster than it takes thei
 records, records are dropped and counted.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import deque

@@ -6,8 +6,6 @@ revalidate other addresses of a file, such as those within stylesheets. During a
 a server of the other version answers with its own file, which browsers do not keep.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from functools import cache

@@ -1,7 +1,5 @@
 """Filters and tags for templates of the console and of accounts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta

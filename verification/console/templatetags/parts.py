@@ -1,7 +1,5 @@
 """Parts of pages that have contents: tables, cards, callouts and fields of forms."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fields and links of the pages of subjects, payers and referees."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import template

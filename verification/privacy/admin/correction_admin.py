@@ -1,7 +1,5 @@
 """Admin pages of corrections, where staff decide them."""
 
-from __future__ import annotations
-
 from django import forms
 from django.contrib import admin
 from django.template.defaultfilters import filesizeformat

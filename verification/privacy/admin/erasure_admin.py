@@ -1,7 +1,5 @@
 """Admin pages of erasures: requests by staff, and each erasure with its certificate."""
 
-from __future__ import annotations
-
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError

@@ -1,7 +1,5 @@
 """Admin pages of the register of requests: entry, answer, and CSV."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, time, timedelta
 
 from django import forms

@@ -3,8 +3,6 @@
 They also add holds and erasures to the pages of reports.
 """
 
-from __future__ import annotations
-
 from datetime import date, datetime, time, timedelta
 
 from django import forms

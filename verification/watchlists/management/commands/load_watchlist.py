@@ -1,7 +1,5 @@
 """Load a list's file in place of the edition before, completely or not at all."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterable, Sequence
