@@ -5,24 +5,29 @@ import pytest
 import time_machine
 from django.contrib import admin
 from django.contrib.auth.models import Permission, User
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
+from django.http import Http404
 from django.test import Client
-from django.urls import reverse
+from django.urls import resolve, reverse
 from django.utils.timezone import now, timedelta
 
 from monitoring.models import Alert, Rule, Run
 from tests.accounts.visitor import create_user
-from tests.world.clients import Api, person
+from tests.world.clients import Api, create_lender, person
 from tests.world.staff import (
     admin_url,
     assert_read_only,
     change_url,
+    create_rows,
     list_url,
+    listed_ids,
     log_in,
     read_page,
     reveal,
     reveal_url,
     run_action,
+    staff_request,
     take_messages,
 )
 from verification.accounts.models import Colleague
@@ -34,7 +39,7 @@ from verification.backoffice.model_admin import (
     CheapPaginator,
 )
 from verification.backoffice.models import ActorKind, AuditEvent
-from verification.checks.models import CheckDefinition, CheckResult
+from verification.checks.models import CheckResult
 from verification.consents.models import Consent
 from verification.golive.models import Application
 from verification.payments.models import Payment
@@ -58,10 +63,7 @@ HISTORY = [
     Application,
 ]
 UNKNOWN_ID = "01900000-0000-7000-8000-000000000001"
-EDITABLE = [Workspace, Account, ApiKey, CheckDefinition]
 PERSONAL = ["98765432", "owner@acacia.test", "amina@payer.test"]
-
-
 # Lists whose search field finds everything
 SEARCHED = [Member, Colleague, Workspace, Account, Report, Rule, ApiKey]
 SEARCH_FORM = re.compile(
@@ -71,9 +73,25 @@ SEARCH_FORM = re.compile(
 NUMBERED = [CheckResult, Consent, LedgerEntry, Event]
 
 
-def test_every_list_and_page_opens_and_masks_personal_data(rows, superuser):
+@pytest.fixture(scope="module")
+def rows(module_transaction: None) -> Api:
+    return create_rows(Api(create_lender(), "sandbox"))
+
+
+def test_every_list_masks_personal_data_and_costs_constant_queries(
+    rows, superuser, django_assert_max_num_queries
+):
+    for number in range(4):
+        rows.create(person(idNumber=f"1000000{number:02}"))
+        other = create_workspace(name=f"Other {number}", owner_email="o@other.test")
+        Api(other, "sandbox")
     for model in admin.site._registry:
-        html = read_page(superuser, list_url(model))
+        # Session, user, count, rows; a few for the filters.
+        with django_assert_max_num_queries(7, info=str(model)):
+            html = read_page(superuser, list_url(model))
+        assert [personal for personal in PERSONAL if personal in html] == [], model
+        if model in HISTORY:
+            assert str(model.objects.latest("pk").pk) in html, model
         if model in SEARCHED:
             form = SEARCH_FORM.search(html)
             assert form, model
@@ -82,21 +100,25 @@ def test_every_list_and_page_opens_and_masks_personal_data(rows, superuser):
         if model in NUMBERED:
             row = model.objects.exclude(report_id=None).latest("pk")
             assert Report.objects.get(pk=row.report_id).number in html, model
-        for row in model.objects.order_by("-pk")[:2]:
-            assert model not in HISTORY or str(row.pk) in html, model
-            html += read_page(superuser, change_url(row))
-        assert [personal for personal in PERSONAL if personal in html] == [], model
 
 
-def test_name_does_not_turn_the_text_of_pages(api: Api, superuser: Client):
-    api.create(person(fullName="Wanjiku \u202eKamau\u2066 Njeri"))
+def test_every_page_opens_and_masks_personal_data(rows, superuser):
+    for model in admin.site._registry:
+        # The first report, payment, consent and so on have the personal data.
+        for row in model.objects.order_by("pk")[:1]:
+            html = read_page(superuser, change_url(row))
+            assert [personal for personal in PERSONAL if personal in html] == [], model
 
-    for url in (list_url(Report), change_url(Report.objects.get())):
+
+def test_name_does_not_turn_the_text_of_pages(rows: Api, superuser: Client):
+    made = rows.create(person(fullName="Wanjiku \u202eKamau\u2066 Njeri"))["id"]
+
+    for url in (list_url(Report), change_url(Report.objects.get(pk=made))):
         assert "Wanjiku Kamau Njeri" in read_page(superuser, url)
 
 
 # Neither UUIDs, nor numbers, nor names
-BAD_IDS = ["%FF", "%00", "_FF", "x", "9" * 40, "'"]
+BAD_IDS = ["%FF", "\0", "_FF", "x", "9" * 40, "'"]
 
 
 def test_page_of_an_unknown_or_malformed_id_is_not_found(superuser):
@@ -112,28 +134,21 @@ def test_page_of_an_unknown_or_malformed_id_is_not_found(superuser):
         names = [name for name in names if not name.endswith(("_history", "_delete"))]
         for name in names:
             # An error of the server would end the test here.
-            answer = superuser.get(page_of(name, UNKNOWN_ID))
+            is_found = open_view(superuser, name, UNKNOWN_ID)
             if name.endswith("_change"):
-                assert answer.status_code == 404, name
-                assert superuser.get(page_of(name, bad)).status_code == 404, name
+                assert not is_found, name
+                assert not open_view(superuser, name, bad), name
+    assert superuser.get(admin_url(Report, "change", "x")).status_code == 404
 
 
-def page_of(name: str, object_id: str) -> str:
-    path = reverse(f"admin:{name}", kwargs={"object_id": "ID"})
-    return path.replace("ID", object_id)
-
-
-def test_lists_cost_constant_queries(rows, superuser, django_assert_max_num_queries):
-    for number in range(4):
-        rows.create(person(idNumber=f"1000000{number:02}"))
-        other = create_workspace(name=f"Other {number}", owner_email="o@other.test")
-        Api(other, "sandbox")
-    rows.work()
-
-    for model in HISTORY + EDITABLE:
-        # Session, user, count, rows; a few for the filters.
-        with django_assert_max_num_queries(7, info=str(model)):
-            read_page(superuser, list_url(model))
+def open_view(client: Client, name: str, object_id: str) -> bool:
+    """Call the view of a page; return whether it finds the page."""
+    view = resolve(reverse(f"admin:{name}", kwargs={"object_id": "ID"})).func
+    try:
+        view(staff_request(client), object_id=object_id)
+    except (Http404, PermissionDenied):
+        return False
+    return True
 
 
 def test_all_history_is_read_only(superuser, rf, admin_user):
@@ -151,11 +166,11 @@ def test_lists_are_filtered_by_what_is_empty_in_words(rows, superuser):
     page = read_page(superuser, list_url(Workspace))
     # A tick would say that all is well.
     assert "check_small" not in page
-    choice = r'href="(\?suspended_at__isempty=\d)"[^>]*>\s*([^<]*?)\s*<'
+    choice = r'href="\?(suspended_at__isempty)=(\d)"[^>]*>\s*([^<]*?)\s*<'
 
     shown = {
-        words: other.name in read_page(superuser, list_url(Workspace) + query)
-        for query, words in re.findall(choice, page)
+        words: str(other.pk) in listed_ids(superuser, Workspace, **{name: value})
+        for name, value, words in re.findall(choice, page)
     }
     assert shown == {"running": False, "suspended": True}
 
@@ -203,38 +218,31 @@ def test_every_action_asks_before_it_changes_anything():
             assert name in asks, (listed, name)
 
 
-def test_action_waits_for_the_confirmation(api, superuser):
-    data = {"action": "revoke", "_selected_action": [api.key.pk]}
-
-    page = superuser.post(list_url(ApiKey), data).content.decode()
-
-    assert ApiKey.objects.get().revoked_at is None
-    assert "This cannot be undone" in page
-    answer = superuser.post(list_url(ApiKey), sent_by(page))
-    assert "is revoked" in " ".join(take_messages(answer))
-    assert ApiKey.objects.get().revoked_at
-
-
-def test_confirmation_page_names_the_rows_and_links_back(api, superuser):
+def test_action_waits_for_the_confirmation(rows, superuser):
     url = f"{list_url(ApiKey)}?environment__exact=sandbox"
-    data = {"action": "revoke", "_selected_action": [api.key.pk]}
+    data = {"action": "revoke", "_selected_action": [rows.key.pk]}
 
     page = superuser.post(url, data).content.decode()
 
-    assert f"<li>{api.key}</li>" in page
+    assert ApiKey.objects.get(pk=rows.key.pk).revoked_at is None
+    assert "This cannot be undone" in page
+    assert f"<li>{rows.key}</li>" in page
     assert f'<a class="cancel" href="{url}">Cancel</a>' in page
+    answer = superuser.post(list_url(ApiKey), sent_by(page))
+    assert "is revoked" in " ".join(take_messages(answer))
+    assert ApiKey.objects.get(pk=rows.key.pk).revoked_at
 
 
-def test_confirmation_page_counts_all_rows_when_all_are_chosen(api, superuser):
-    Api(api.workspace, "production")
-    data = {"action": "revoke", "_selected_action": [api.key.pk], "select_across": "1"}
+def test_confirmation_page_counts_all_rows_when_all_are_chosen(rows, superuser):
+    Api(rows.workspace, "production")
+    data = {"action": "revoke", "_selected_action": [rows.key.pk], "select_across": "1"}
 
     page = superuser.post(list_url(ApiKey), data).content.decode()
 
-    assert "2 chosen:" in page
+    assert f"{ApiKey.objects.count()} chosen:" in page
 
 
-def test_action_without_rows_shows_djangos_message(api, superuser):
+def test_action_without_rows_shows_djangos_message(superuser):
     answer = superuser.post(list_url(ApiKey), {"action": "revoke", "index": "0"})
 
     assert "Items must be selected" in " ".join(take_messages(answer))
@@ -285,7 +293,6 @@ def revealed() -> list[AuditEvent]:
 
 
 def test_nothing_is_revealed_without_a_reason(report, superuser):
-    assert "reason" in read_page(superuser, reveal_url(report))
     for reason in ("", "  ", "x" * 501):
         data = {"reason": reason, "_form_submitted": "on"}
         assert superuser.post(reveal_url(report), data).status_code == 200
@@ -356,7 +363,8 @@ def test_missing_and_impersonal_rows_are_not_revealed(report, superuser):
 
 def test_opening_a_report_is_recorded_and_listing_reports_is_not(report, superuser):
     done = AuditEvent.objects.filter(object_type="reports.report")
-    superuser.get("/admin/reports/report/")
+    listed = superuser.get("/admin/reports/report/")
+    assert listed.status_code == 200
     assert not done.exists()
 
     read_page(superuser, change_url(report))

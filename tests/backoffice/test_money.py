@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 
 import pytest
+from django.contrib import admin
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -19,7 +20,13 @@ from tests.world.refunds import (
     create_refund,
     settle_payment,
 )
-from tests.world.staff import change_url, list_url, listed_ids, read_page
+from tests.world.staff import (
+    change_url,
+    list_url,
+    listed_ids,
+    read_page,
+    staff_request,
+)
 from tests.world.staff import superuser as superuser
 from verification.backoffice.models import AuditEvent
 from verification.payments.alerts import clear_review_flag, raise_review_flag
@@ -28,6 +35,7 @@ from verification.payments.models import (
     Dispute,
     OperatorAlert,
     Payment,
+    PaymentEvent,
     Refund,
     ReviewFlag,
 )
@@ -99,18 +107,20 @@ def test_lists_name_the_customer_and_the_masked_payer(api: Api, superuser: Clien
         assert not [part for part in PAYER.values() if part in html], model
 
 
-def test_pages_name_the_subject_who_pays_and_their_opening_is_recorded(
+def test_list_names_the_subject_who_pays_and_opened_pages_are_recorded(
     api: Api, superuser: Client
 ):
     checkout = create_paid_checkout(api)
     create_refund(checkout, 30)
     dispute(checkout)
 
+    assert "Wanjiku Kamau" in read_page(superuser, list_url(Checkout))
+    assert not AuditEvent.objects.exists()
     for model in (Payment, Checkout, Refund, Dispute):
-        assert "Wanjiku Kamau" in read_page(superuser, list_url(model)), model
+        page = admin.site.get_model_admin(model).change_view
+        page(staff_request(superuser), str(model.objects.get().pk))
+
         done = AuditEvent.objects.filter(object_type=model._meta.label_lower)
-        assert not done.exists(), model
-        read_page(superuser, change_url(model.objects.get()))
         action = f"{model._meta.model_name}.opened"
         assert done.get().action == action, model
 
@@ -153,10 +163,13 @@ def test_list_reads_all_rows_at_once(
         checkout = create_paid_checkout(api)
         create_refund(checkout, 30)
         dispute(checkout)
+        PaymentEvent.objects.create(
+            provider="sandbox", event_id=checkout.pk, checkout=checkout, body_sha256=b""
+        )
 
     create()
     for_one = {}
-    for model in (Payment, Checkout, Refund, Dispute):
+    for model in (Payment, Checkout, Refund, Dispute, PaymentEvent):
         with CaptureQueriesContext(connection) as before:
             read_page(superuser, list_url(model))
         for_one[model] = len(before)
