@@ -8,12 +8,12 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 from django_q.models import Failure, Schedule
+from django_q.scheduler import scheduler
 
 from verification.jobs.models import Heartbeat, Job
 from verification.jobs.names import JobName
 from verification.jobs.queue import is_job
 from verification.jobs.schedules import FAILURE_RETENTION, SCHEDULES, purge_failures
-from verification.jobs.worker import do_housekeeping
 
 
 def test_setup_keeps_the_next_times_when_run_again(db):
@@ -57,7 +57,7 @@ def test_several_clusters_run_a_schedule_once():
     Schedule.objects.update(next_run=timezone.now() - timedelta(hours=2))
 
     def run():
-        do_housekeeping()
+        scheduler()
         connection.close()
 
     clusters = [threading.Thread(target=run) for _ in range(4)]
@@ -70,20 +70,25 @@ def test_several_clusters_run_a_schedule_once():
     assert functions == sorted(SCHEDULES)
 
 
-def test_late_schedule_keeps_its_rhythm(db):
-    due = timezone.now() - timedelta(minutes=25)
-    Schedule.objects.create(func="tests.jobs.tasks.nothing", minutes=10, next_run=due)
+@pytest.mark.django_db(transaction=True)
+def test_wrong_schedule_does_not_stop_the_others():
+    due = timezone.now() - timedelta(hours=1)
+    call_command("setup_schedules")
+    Schedule.objects.create(
+        name="Wrong", func="os.abort", kwargs="{'now': True}", next_run=due
+    )
+    Schedule.objects.update(next_run=due)
 
-    do_housekeeping()
+    scheduler()
 
-    assert Schedule.objects.get().next_run == due + timedelta(minutes=30)
+    assert Job.objects.count() == len(SCHEDULES)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_schedule_of_a_newer_version_becomes_a_job():
-    Schedule.objects.create(func="tests.jobs.tasks.added_later", minutes=1)
+    Schedule.objects.create(name="Newer", func="tests.jobs.tasks.added_later")
 
-    do_housekeeping()
+    scheduler()
 
     assert Job.objects.get().function == "tests.jobs.tasks.added_later"
 

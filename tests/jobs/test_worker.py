@@ -6,6 +6,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 from django_q.models import Failure, Schedule
+from django_q.tasks import async_task
 
 from tests.world.logs import log_lines as log_lines
 from tests.world.threads import run_at_once
@@ -413,11 +414,17 @@ def test_reconciliation_has_hours_until_it_is_ended_and_claimed_again(monkeypatc
 
 
 def test_schedule_runs_while_the_worker_is_idle(start_worker):
-    Schedule.objects.create(func=NOTHING, minutes=1, next_run=timezone.now())
+    Schedule.objects.create(name="Nothing", func=NOTHING, next_run=timezone.now())
 
     start_worker()
 
     until(lambda: not Schedule.objects.filter(next_run__lt=timezone.now()).exists())
+
+
+def test_package_of_django_q_becomes_a_job():
+    async_task(NOTHING, 1, 2)
+
+    assert claimed() == [(NOTHING, [1, 2])]
 
 
 def test_beat_is_written_at_most_once_a_second(monkeypatch):

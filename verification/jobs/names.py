@@ -13,7 +13,8 @@ DAILY = 24 * 60
 class JobName(StrEnum):
     """A job, and the minutes from one run to the next if it runs by the clock.
 
-    A missed time runs once, however many clusters there are.
+    A missed time runs once, however many clusters there are: every half minute each of
+    them claims the due schedules under a lock.
     """
 
     minutes: int | None

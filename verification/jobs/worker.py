@@ -26,6 +26,7 @@ from django.conf import settings
 from django.db import Error, OperationalError, connection
 from django.utils.module_loading import import_string
 from django_q.models import Task
+from django_q.scheduler import scheduler
 
 from verification import tracing
 from verification.db.base import run_sql
@@ -33,7 +34,7 @@ from verification.db.startup import DatabaseRefused, explain_error, require_sche
 from verification.jobs import queue
 from verification.jobs.models import failure_id
 from verification.jobs.names import JobName
-from verification.jobs.queue import CHANNEL, cluster_name, is_job
+from verification.jobs.queue import CHANNEL, advisory_lock, cluster_name, is_job
 from verification.outbound.client import LONGEST_SECONDS
 from verification.values.clock import now
 from verification.web.log import traceback_without_messages
@@ -47,6 +48,7 @@ LONG_JOBS: dict[str, int] = {JobName.RECONCILE_YESTERDAY: 8 * 60 * 60}
 # An idle worker looks for jobs this often, also if nobody notifies it.
 IDLE_SECONDS = 1
 HOUSEKEEPING_SECONDS = 5
+SCHEDULER_SECONDS = 30
 RECONNECT_SECONDS = 1
 # While the database is away, its worker says so again after this.
 REPEAT_SECONDS = 60
@@ -116,19 +118,6 @@ UPDATE jobs_job SET gave_up_at = now()
 WHERE gave_up_at IS NULL AND due_at <= now() AND attempts >= %s
 RETURNING id, function
 """
-# A schedule keeps its rhythm, and a missed time runs once.
-RUN_SCHEDULES = """
-WITH due AS (
-    UPDATE django_q_schedule SET next_run = minutes * interval '1 minute'
-        + date_bin(minutes * interval '1 minute', now(), next_run)
-    WHERE id IN (
-        SELECT id FROM django_q_schedule WHERE next_run <= now() AND minutes > 0
-        FOR UPDATE SKIP LOCKED
-    )
-    RETURNING func
-)
-INSERT INTO jobs_job (function, arguments) SELECT func, '[]' FROM due
-"""
 # After the database's clock was set back, schedules would pause for as long.
 PULL_SCHEDULES = """
 UPDATE django_q_schedule SET next_run = now() + minutes * interval '1 minute'
@@ -150,7 +139,7 @@ class Worker:
         """Of the workers with the same file one at a time claims."""
         self._claim_lock = claim_lock
         self._job: ClaimedJob | None = None
-        self._housekeeping_at = 0.0
+        self._housekeeping_at = self._scheduler_at = 0.0
 
     def run(self) -> None:
         """Claim and run jobs until SIGTERM; then end after the running one."""
@@ -217,6 +206,11 @@ class Worker:
         if moment >= self._housekeeping_at:
             self._housekeeping_at = moment + HOUSEKEEPING_SECONDS
             do_housekeeping()
+        if moment >= self._scheduler_at:
+            self._scheduler_at = moment + SCHEDULER_SECONDS
+            with advisory_lock("job schedules") as is_mine, _without_standby():
+                if is_mine:
+                    scheduler()
 
 
 def claim() -> ClaimedJob | None:
@@ -278,10 +272,9 @@ def _retry(job: ClaimedJob, started: datetime, failure: str) -> None:
 
 
 def do_housekeeping() -> None:
-    """Run schedules, release jobs of dead workers, give up jobs that fail too often."""
+    """Release the jobs of dead workers, and give up jobs that failed too often."""
     with _without_standby():
         run_sql(PULL_SCHEDULES)
-        run_sql(RUN_SCHEDULES)
         for id, function in run_sql(TAKE_BACK, [cluster_name(), DEAD_AFTER_SECONDS]):
             logger.warning("job %s has lost its worker: %s", id, function)
         for id, function in run_sql(GIVE_UP, [MAX_ATTEMPTS]):

@@ -474,10 +474,14 @@ WEB_WORKERS = process_count(
 # The seconds in which `/healthz` says 503 before the web server stops.
 WEB_DRAIN_SECONDS = env.int("WEB_DRAIN_SECONDS", 0, validate=COUNT)
 Q_CLUSTER: dict[str, Any] = {
+    "name": "verification",
+    "broker_class": "verification.jobs.broker.JobBroker",
     # A job is killed after `timeout`. If its worker dies, it runs again within seconds;
     # `retry` is the lease after which any other unfinished job runs again.
     "timeout": 120,
     "retry": 600,
+    # A missed schedule runs once.
+    "catch_up": False,
     "label": "Jobs",
 }
 
