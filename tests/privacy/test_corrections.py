@@ -7,7 +7,6 @@ import pytest
 import time_machine
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.test import Client
 from django.utils.timezone import now
 from pypdf import PdfReader
 
@@ -17,7 +16,6 @@ from monitoring.pauses import pause_for_withdrawal
 from tests.checks.conftest import paying_api as paying_api
 from tests.console.conftest import owner as owner
 from tests.files.samples import pdf
-from tests.hosted.conftest import ask as ask
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, person, request_erasure
 from tests.world.corrections import (
     MISTYPED,
@@ -33,17 +31,19 @@ from tests.world.members import create_member
 from tests.world.orders import SLOW, movements, two_checks
 from tests.world.payments import end_checkout, open_page
 from tests.world.rules import create_rule, move_rules_back, run_rules
-from tests.world.staff import enter_request, reveal
+from tests.world.staff import enter_request
+from tests.world.subject import EVIDENCE as SIGNED
 from tests.world.subject import Visitor
 from tests.world.threads import run_at_once
 from verification import links
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind, AuditEvent
 from verification.checks.due_checks import claim
-from verification.checks.engine import run_due_checks
 from verification.checks.models import CheckDefinition, CheckResult
 from verification.checks.results import Completed, record_outcomes
 from verification.consents.links import renew_access_link
+from verification.consents.models import Consent
+from verification.consents.subject_decisions import grant
 from verification.db.ids import uuid7
 from verification.decisions.findings import results_with_same_finding
 from verification.files import storage
@@ -55,7 +55,6 @@ from verification.notifications.models import Notification
 from verification.notifications.templates import write_email
 from verification.payments.payer_messages import build_receipt
 from verification.privacy import corrections
-from verification.privacy.access import load_reports
 from verification.privacy.corrections import (
     AlreadyDisputed,
     CorrectionRefused,
@@ -71,8 +70,9 @@ from verification.privacy.corrections import (
 )
 from verification.privacy.models import Correction, Origin, Outcome
 from verification.privacy.objections import object_to_use
+from verification.privacy.people import Person
 from verification.privacy.personal_data import erase_reports
-from verification.privacy.retention import erase_expired_reports
+from verification.privacy.withdrawals import withdraw as withdraw_consent
 from verification.references.answers import submit
 from verification.references.models import Reference
 from verification.references.requests import ReferenceClosed
@@ -451,8 +451,8 @@ def test_corrected_details_become_those_of_the_report(api: Api):
     assert api.report(report_id)["subject"]["idNumber"] == RIGHT
     found = api.get("/reports", search=RIGHT).json()["content"]
     assert {report["id"] for report in found} == {report_id, right}
-    erasure = erase(api, right)
-    assert {str(pk) for pk in erasure.report_ids} == {report_id, right}
+    theirs = Person.of(Report.objects.get(pk=right)).find().reports
+    assert {str(one.pk) for one in theirs} == {report_id, right}
     assert api.report(other)["subject"]["idNumber"] == MISTYPED
 
 
@@ -473,8 +473,6 @@ def test_other_results_say_that_they_asked_with_former_details(api: Api, owner):
         ).pages
     )
     assert "asked before details were corrected: ID number" in " ".join(text.split())
-    again = create_wrong_report(api, checksRequested=["CRB_SCORE"], reuse=True)
-    assert api.report(again)["checkResults"][0]["reused"] is False
 
 
 def test_result_is_reused_for_its_corrected_details_alone(api: Api):
@@ -722,31 +720,22 @@ def test_rerun_goes_on_when_the_report_is_cancelled(api: Api):
     assert report["corrections"][0]["status"] == "CORRECTED"
 
 
-def test_open_correction_holds_its_report_beyond_the_retention(api: Api):
-    correction = dispute(create_wrong_report(api))
-    Report.objects.update(completed_at=now() - 400 * DAY)
-    erase_expired_reports()
-    assert Report.objects.get().erased_at is None
-
-    withdraw(correction.pk)
-    erase_expired_reports()
-
-    assert Report.objects.get().erased_at is not None
-
-
 def test_erasure_closes_the_correction_and_stops_its_rerun(api: Api):
     correction = in_review(api)
     row = rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
+    (claimed,) = claim(1)
 
-    erase_reports([correction.report_id], now())
-    api.work()
+    erase(api, str(correction.report_id))
 
+    definitions = {correction.result.definition_id: correction.result.definition}
+    record_outcomes([(claimed, Completed(5, {"summary": "Njeri"}))], definitions)
     row.refresh_from_db()
     correction.refresh_from_db()
     assert (row.status, row.finding, row.inputs) == ("CANCELLED", None, None)
     assert (correction.status, correction.statement) == ("WITHDRAWN", None)
+    assert correction.decided_by == "erasure"
     correction.request.refresh_from_db()
-    assert correction.request.answered_at is not None
+    assert correction.request.outcome == Outcome.WITHDRAWN
     report = api.report(str(correction.report_id))
     assert report["corrections"][0]["reason"] is None
 
@@ -827,15 +816,14 @@ def test_report_is_under_correction_wherever_it_is_shown(api: Api, client):
     report = correction.report
     page = links.genuine_url(report.pk).removeprefix(settings.BASE_URL)
 
-    def said() -> tuple[bool, bool]:
-        document = api.get(f"/reports/{report.pk}/pdf").content
-        text = PdfReader(io.BytesIO(document)).pages[0].extract_text()
-        shown = client.get(page).content.decode()
-        return "Under correction" in text, "Under correction" in shown
+    document = api.get(f"/reports/{report.pk}/pdf").content
+    text = PdfReader(io.BytesIO(document)).pages[0].extract_text()
+    assert "Under correction" in text
+    assert "Under correction" in client.get(page).content.decode()
 
-    assert said() == (True, True)
     withdraw(correction.pk)
-    assert said() == (False, False)
+
+    assert "Under correction" not in client.get(page).content.decode()
 
 
 def person_who_pays(**subject: str) -> dict:
@@ -896,15 +884,22 @@ def test_referees_link_closes_when_the_correction_is_withdrawn(paying_api: Api):
     assert row.status == "CANCELLED"
 
 
-def test_withdrawn_consent_stops_the_rerun(ask):
-    visitor = ask(checksRequested=["IDENTITY"], subject={"idNumber": MISTYPED})
-    visitor.prove()
-    visitor.grant()
-    run_due_checks()
-    correction = take(dispute(visitor.report_id).pk, reviewer())
+def create_granted_report(api: Api) -> Consent:
+    """Create a report with a mistyped number, to which the subject agreed."""
+    item = {**person(idNumber=MISTYPED), "checksRequested": ["IDENTITY"]}
+    made = api.create({**item, "consent": HOSTED})
+    consent = Consent.objects.get(report=made["id"])
+    grant(consent.pk, consent.generation, SIGNED)
+    return consent
+
+
+def test_withdrawn_consent_stops_the_rerun(api: Api):
+    consent = create_granted_report(api)
+    api.work()
+    correction = take(dispute(consent.report_id).pk, reviewer())
     row = rerun(correction.pk, reviewer())
 
-    visitor.post("withdraw", reason="")
+    withdraw_consent(consent.pk, consent.generation, SIGNED, "")
 
     row.refresh_from_db()
     correction.refresh_from_db()
@@ -929,33 +924,8 @@ def test_answer_of_a_call_under_way_changes_nothing_after_the_withdrawal(api: Ap
     assert report["corrections"][0]["status"] == "WITHDRAWN"
 
 
-def test_late_answer_of_a_rerun_is_dropped_after_the_erasure(api: Api):
-    correction = in_review(api)
-    row = rerun(correction.pk, reviewer(), {"idNumber": RIGHT})
-    (claimed,) = claim(1)
-
-    erase_reports([correction.report_id], now())
-    outcome = Completed(5, {"summary": "Njeri"})
-    definitions = {correction.result.definition_id: correction.result.definition}
-    record_outcomes([(claimed, outcome)], definitions)
-
-    row.refresh_from_db()
-    assert (row.status, row.finding) == ("CANCELLED", None)
-
-
-def test_staff_who_revealed_a_correction_are_named_to_the_subject(
-    api: Api, superuser: Client
-):
-    correction = dispute(create_wrong_report(api))
-
-    reveal(superuser, correction)
-
-    (found,) = load_reports([correction.report], now())
-    assert [str(one.kind) for one in found.recipients if one.kind == "STAFF"]
-
-
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_withdrawal_stops_the_rerun_of_a_run_of_monitoring(api, ask, is_deleted):
+def test_withdrawal_stops_the_rerun_of_a_run_of_monitoring(api: Api, is_deleted: bool):
     rule = create_rule(api, "IDENTITY", id_number=MISTYPED)
     api.work()
     run = Report.objects.get()
@@ -963,11 +933,9 @@ def test_withdrawal_stops_the_rerun_of_a_run_of_monitoring(api, ask, is_deleted)
     row = rerun(correction.pk, reviewer())
     if is_deleted:
         assert api.delete(f"/monitoring/{rule['id']}").status_code == 204
-    visitor = ask(checksRequested=["IDENTITY"], subject={"idNumber": MISTYPED})
-    visitor.prove()
-    visitor.grant()
+    consent = create_granted_report(api)
 
-    visitor.post("withdraw", reason="")
+    withdraw_consent(consent.pk, consent.generation, SIGNED, "")
 
     row.refresh_from_db()
     correction.refresh_from_db()

@@ -14,7 +14,6 @@ from monitoring.models import Alert, Rule
 from monitoring.pauses import notify_paused, pause_for_staff, resume_for_staff
 from tests.checks.engine import FAILED, definitions, found
 from tests.world.clients import ATTESTED, HOSTED, Api, erase, error_codes, person
-from tests.world.decisions import APPROVE, decide, deciding_api
 from tests.world.deliveries import (
     configure_receiver,
     ended_fields,
@@ -103,30 +102,24 @@ def test_person_does_not_object_for_somebody_with_the_same_number(api: Api, ende
     assert first == again
     assert api.report(ended)["restrictedAt"] is not None
     assert api.report(stranger)["restrictedAt"] is None
+    # Nor does the objection count for orders on them.
+    assert api.create(person(fullName="Peter Otieno"))["status"] == "RUNNING"
+    api.refused("/reports", {"reports": [person()]})
 
 
 def test_results_are_not_reused(api: Api, ended: str):
-    object_to(api, ended)
-
-    again = api.create(person() | {"consent": newer_consent()})["id"]
-    api.work()
-
-    assert [r["reused"] for r in api.report(again)["checkResults"]] == [False] * 3
-
-
-def test_order_that_waits_for_consent_reuses_no_result_after_an_objection(
-    api: Api, ended: str
-):
     waiting = Visitor("")
     waiting.report_id = api.create(person() | {"consent": HOSTED})["id"]
     object_to(api, ended)
 
     waiting.agree()
+    again = api.create(person() | {"consent": newer_consent()})["id"]
     api.work()
 
-    report = api.report(waiting.report_id)
-    assert report["status"] == "READY"
-    assert [r["reused"] for r in report["checkResults"]] == [False] * 3
+    for report_id in (waiting.report_id, again):
+        report = api.report(report_id)
+        assert report["status"] == "READY"
+        assert [r["reused"] for r in report["checkResults"]] == [False] * 3
 
 
 def test_rules_pause_and_their_runs_stop(api: Api, ended: str):
@@ -281,14 +274,7 @@ def test_order_needs_a_newer_attestation(api: Api, ended: str):
     assert api.create(person() | {"consent": HOSTED})["status"] == "PENDING_CONSENT"
 
 
-def test_person_objects_to_no_orders_of_a_stranger(api: Api, ended: str):
-    object_to_use(ended, Origin.SUBJECT, requested_by="subject")
-
-    assert api.create(person(fullName="Peter Otieno"))["status"] == "RUNNING"
-    api.refused("/reports", {"reports": [person()]})
-
-
-def test_objection_counts_after_the_reports_are_erased(api: Api, ended: str):
+def test_objection_and_its_event_outlive_the_reports(api: Api, ended: str):
     object_to(api, ended)
     erase(api, ended)
 
@@ -297,6 +283,8 @@ def test_objection_counts_after_the_reports_are_erased(api: Api, ended: str):
     assert error_codes(problem) == {
         "#/reports/0/consent/obtainedAt": "consent-required"
     }
+    event = Event.objects.get(name="report.restricted")
+    assert event.payload["requestedBy"] == "CLIENT"
 
 
 def test_earlier_consent_of_a_draft_does_not_launch_it(api: Api, ended: str):
@@ -311,21 +299,10 @@ def test_earlier_consent_of_a_draft_does_not_launch_it(api: Api, ended: str):
     assert api.post(edited, {"purpose": "Job"}).status_code == 200
     problem = api.refused(edited, {"consent": ATTESTED})
     assert error_codes(problem) == {"#/consent/obtainedAt": "consent-required"}
-    assert api.post(edited, {"consent": newer_consent()}).status_code == 200
-    assert api.post(f"/reports/{draft}/launch").status_code == 200
-
-
-def test_newer_consent_ends_the_restriction_of_a_draft(api: Api, ended: str):
-    draft = api.create(person(), draft=True)["id"]
-    object_to(api, ended)
-
-    edited = api.post(f"/reports/{draft}/draft", {"consent": newer_consent()})
-    assert edited.json()["restrictedAt"] is None
-    api.post(f"/reports/{draft}/launch")
-    api.work()
-
-    decide(deciding_api(api), draft, APPROVE)
+    renewed = api.post(edited, {"consent": newer_consent()}).json()
+    assert renewed["restrictedAt"] is None
     assert api.report(ended)["restrictedAt"] is not None
+    assert api.post(f"/reports/{draft}/launch").status_code == 200
 
 
 def test_draft_of_another_subject_is_not_restricted(api: Api, ended: str):
@@ -349,14 +326,13 @@ def test_payer_of_a_draft_is_not_asked_after_an_objection(api: Api):
 
 
 def test_earlier_grant_of_a_draft_does_not_launch_it(api: Api):
-    item = person(email="wanjiku@kamau.test", dateOfBirth="1990-03-27")
-    draft = api.create({**item, "consent": HOSTED}, draft=True)
-    visitor = Visitor(draft["consentState"]["consentUrl"])
-    visitor.prove()
-    assert visitor.grant().status_code == 303
-    object_to(api, draft["id"])
+    visitor = Visitor("")
+    item = {**person(), "consent": HOSTED}
+    visitor.report_id = api.create(item, draft=True)["id"]
+    visitor.agree()
+    object_to(api, visitor.report_id)
 
-    problem = api.refused(f"/reports/{draft['id']}/launch")
+    problem = api.refused(f"/reports/{visitor.report_id}/launch")
 
     assert problem["reasons"] == ["CONSENT_OUTSTANDING"]
 
@@ -372,18 +348,27 @@ def test_failed_checks_are_not_retried(api: Api):
     assert "objected" in problem["detail"]
 
 
-@pytest.mark.parametrize("status", ["RUNNING", "PENDING_PAYMENT", "PARTIAL on the way"])
-def test_reports_under_way_are_cancelled(api: Api, status: str):
-    report_id = create_report_with_status(api, status)
+def test_reports_under_way_are_cancelled_and_others_stay(api: Api):
+    ended = ("PENDING_PAYMENT", "RUNNING")
+    # All are about one person. The running one is the last, as it would end.
+    statuses = ["DRAFT", "PENDING_CONSENT", "PENDING_PAYMENT", "READY", "RUNNING"]
+    reports = [create_report_with_status(api, status) for status in statuses]
 
-    report = object_to(api, report_id)
+    object_to(api, reports[0])
 
-    assert report["status"] == "CANCELLED"
-    assert report["restrictedAt"] is not None
     api.work()
-    assert api.report(report_id)["status"] == "CANCELLED"
-    by = StatusChange.objects.filter(report=report_id, trigger="subject objected")
-    assert by.get().target == "CANCELLED"
+    expected = ["CANCELLED" if status in ended else status for status in statuses]
+    rows = Report.objects.order_by("pk")
+    assert [one.status for one in rows] == expected
+    assert all(one.restricted_at for one in rows)
+    notes = StatusChange.objects.filter(trigger="subject objected").order_by("report")
+    assert [one.target for one in notes] == expected
+
+
+def test_report_with_a_check_that_waits_is_cancelled(api: Api):
+    report_id = create_report_with_status(api, "PARTIAL on the way")
+
+    assert object_to(api, report_id)["status"] == "CANCELLED"
 
 
 def test_checks_that_have_not_run_are_credited(api: Api):
@@ -405,24 +390,15 @@ def test_payment_page_closes(api: Api):
         open_page(report)
 
 
-@pytest.mark.parametrize("status", ["DRAFT", "PENDING_CONSENT", "READY"])
-def test_drafts_and_waiting_or_ended_reports_stay(api: Api, status: str):
-    report_id = create_report_with_status(api, status)
-
-    assert object_to(api, report_id)["status"] == status
-
-
 def test_report_that_the_person_agreed_to_later_is_cancelled_too(api: Api):
-    item = person(email="wanjiku@kamau.test", dateOfBirth="1990-03-27")
-    waiting = api.create({**item, "consent": HOSTED})
-    object_to(api, waiting["id"])
-    visitor = Visitor(waiting["consentState"]["consentUrl"])
-    visitor.prove()
-    visitor.grant()
-    agreed = api.report(waiting["id"])
+    visitor = Visitor("")
+    visitor.report_id = api.create({**person(), "consent": HOSTED})["id"]
+    object_to(api, visitor.report_id)
+    visitor.agree()
+    agreed = api.report(visitor.report_id)
     assert (agreed["status"], agreed["restrictedAt"]) == ("RUNNING", None)
 
-    assert object_to(api, waiting["id"])["status"] == "CANCELLED"
+    assert object_to(api, visitor.report_id)["status"] == "CANCELLED"
 
 
 def fill_register() -> None:
@@ -486,18 +462,20 @@ def test_webhooks_are_not_sent_again(api: Api):
     assert recover(api.workspace.pk, "sandbox", delivery.created_at) == 0
 
 
-@pytest.mark.parametrize("fields", [{"status": "PENDING"}, retrying_fields()])
-def test_waiting_webhooks_are_not_sent(api: Api, fields: dict):
+def test_waiting_webhooks_are_not_sent(api: Api):
     configure_receiver(api.workspace)
-    report_id = api.create(person())["id"]
-    delivery = update_delivery(Delivery.objects.get(), **fields)
+    report_id, _ = (one["id"] for one in api.create(person(), person()))
+    waiting = Delivery.objects.filter(next_attempt_at__isnull=False)
+    for delivery, fields in zip(
+        waiting.all(), [{"status": "PENDING"}, retrying_fields()], strict=True
+    ):
+        update_delivery(delivery, **fields)
 
     object_to(api, report_id)
 
-    delivery.refresh_from_db()
-    assert delivery.status == "FAILED"
-    waiting = Delivery.objects.filter(next_attempt_at__isnull=False)
-    assert [one.name for one in waiting] == ["report.restricted"]
+    stopped = Delivery.objects.exclude(name="report.restricted")
+    assert [one.status for one in stopped] == ["FAILED"] * 2
+    assert {one.name for one in waiting.all()} == {"report.restricted"}
 
 
 def test_client_gets_an_event_for_each_restricted_report(api: Api):
@@ -523,16 +501,6 @@ def test_client_gets_an_event_for_each_restricted_report(api: Api):
     assert waiting.count() == 2
     url = f"/webhooks/deliveries/{told[0].pk}/redeliver"
     assert api.post(url).status_code == 202
-
-
-def test_event_of_an_objection_outlives_the_report(api: Api):
-    report_id = api.create(person())["id"]
-    object_to(api, report_id)
-
-    erase(api, report_id)
-
-    event = Event.objects.get(name="report.restricted")
-    assert event.payload["requestedBy"] == "CLIENT"
 
 
 def test_second_objection_changes_nothing_unless_there_is_a_new_report(
