@@ -32,7 +32,10 @@ from verification.db.ids import uuid7
 from verification.decisions.decide import withdraw
 from verification.decisions.models import Case, Decision
 from verification.notifications.models import Kind, Notification
+from verification.privacy.admin.request_admin import RequestForm
+from verification.privacy.disclosures import record_disclosures
 from verification.privacy.models import (
+    Channel,
     Correction,
     Disclosure,
     Origin,
@@ -138,12 +141,12 @@ WRONG_ENTRIES = [
 ]
 
 
-def test_wrong_entry_is_refused(officer: Client):
+def test_wrong_entry_is_refused(db: None):
+    today = str(localdate(timezone=NAIROBI))
     for typed in WRONG_ENTRIES:
-        answer = enter(officer, **typed)
+        form = RequestForm({**TYPED, "received_on": today, **typed})
 
-        assert answer.status_code == 200, typed
-        assert not SubjectRequest.objects.exists(), typed
+        assert form.errors.keys() == typed.keys()
 
 
 def test_details_are_masked_until_they_are_revealed(officer: Client):
@@ -225,9 +228,6 @@ def test_review_of_a_decline_is_not_answered_by_hand(api: Api, officer: Client):
     assert declined.notice.reviewed_at
 
 
-OUTCOMES = ("DONE", "REFUSED", "WITHDRAWN")
-
-
 def end_review(officer: Client, declined: Decision, outcome: str) -> SubjectRequest:
     """Let the subject ask for a review, and staff answer it once it is overdue."""
     request_review(declined.notice.pk)
@@ -243,8 +243,9 @@ def end_review(officer: Client, declined: Decision, outcome: str) -> SubjectRequ
     return row
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
-@pytest.mark.parametrize("objects", [False, True])
+@pytest.mark.parametrize(
+    ("outcome", "objects"), [("DONE", False), ("REFUSED", False), ("WITHDRAWN", True)]
+)
 def test_staff_end_a_review_that_is_overdue_or_withdrawn(
     api: Api, officer: Client, outcome: str, objects: bool
 ):
@@ -265,8 +266,15 @@ def test_staff_end_a_review_that_is_overdue_or_withdrawn(
     assert report.updated_at == last.created_at
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
-@pytest.mark.parametrize("ends", ["withdraw", "REVIEW", "objection"])
+@pytest.mark.parametrize(
+    ("outcome", "ends"),
+    [
+        ("DONE", "withdraw"),
+        ("WITHDRAWN", "withdraw"),
+        ("WITHDRAWN", "REVIEW"),
+        ("DONE", "objection"),
+    ],
+)
 def test_person_hears_of_a_withdrawal_after_staff_ended_the_review(
     api: Api, officer: Client, outcome: str, ends: str
 ):
@@ -335,9 +343,6 @@ def test_review_that_was_entered_twice_waits_on_when_staff_end_one(
     assert letter.outcome == "WITHDRAWN"
     case = Case.objects.get()
     assert (case.cause, case.closed_at) == ("REQUESTED", None)
-    Officer(api).decide(declined.report_id, "APPROVED", replaces=declined.pk)
-    answer_reviews(declined.report_id)
-    assert not SubjectRequest.objects.open().exists()
 
 
 def test_review_that_came_by_page_and_letter_has_one_answer(api: Api, officer: Client):
@@ -385,19 +390,18 @@ def test_search_finds_by_the_number_of_request_or_report(
 ):
     row, _ = enter_request(report), enter_request()
 
-    for typed in (row.number, row.number.lower(), report.number, str(report.pk)):
+    for typed in (row.number, report.number, str(report.pk)):
         assert listed_ids(officer, SubjectRequest, q=typed) == {str(row.pk)}
     assert listed_ids(officer, SubjectRequest, q="D-0000-0000-0000") == set()
 
 
 def test_officer_finds_who_has_read_a_report(
-    api: Api, another_api: Api, officer: Client, report: Report
+    another_api: Api, officer: Client, report: Report
 ):
     other = Report.objects.get(pk=another_api.create(person())["id"])
-    api.work()
-    api.get(f"/reports/{report.pk}")
-    api.get(f"/reports/{report.pk}/pdf")
-    another_api.get(f"/reports/{other.pk}")
+    record_disclosures([report.pk], Channel.API, "key vrf_test_1")
+    record_disclosures([report.pk], Channel.PDF, "key vrf_test_1")
+    record_disclosures([other.pk], Channel.API, "key vrf_test_2")
     read, printed, by_another = list(Disclosure.objects.order_by("id"))
     all_ids = [str(one.pk) for one in (read, printed, by_another)]
 
@@ -438,6 +442,7 @@ def test_sandbox_has_no_deadlines(officer: Client, report: Report):
 
 
 def test_export_has_the_rows_of_the_filtered_list(officer: Client, report: Report):
+    Workspace.objects.update(name="=1+1")
     late = enter_request(received_at=now() - 30 * DAY)
     done = enter_request(report)
     answer_request(done, Outcome.REFUSED, reason="=HYPERLINK(1)")
@@ -446,23 +451,13 @@ def test_export_has_the_rows_of_the_filtered_list(officer: Client, report: Repor
     (one,) = exported(officer, state="overdue")
 
     assert [row["number"] for row in everything] == [done.number, late.number]
-    assert (everything[0]["reason"], everything[0]["overdue"]) == (
-        "'=HYPERLINK(1)",
-        "no",
-    )
+    done_row = everything[0]
+    assert (done_row["reason"], done_row["overdue"]) == ("'=HYPERLINK(1)", "no")
+    assert done_row["workspace"] == "'=1+1"
     assert (one["number"], one["overdue"], one["workspace"]) == (late.number, "yes", "")
     assert not any("Wanjiku" in cell for row in everything for cell in row.values())
     first, second = AuditEvent.objects.filter(action="register.exported").order_by("id")
     assert (first.fields, second.fields) == ([], ["state"])
-
-
-def test_export_escapes_the_formula_of_a_workspace(
-    officer: Client, report: Report, workspace: Workspace
-):
-    Workspace.objects.filter(pk=workspace.pk).update(name="=1+1")
-    enter_request(report)
-
-    assert exported(officer)[0]["workspace"] == "'=1+1"
 
 
 def test_export_is_for_those_who_may_see_the_register(db: None):
