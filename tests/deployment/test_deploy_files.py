@@ -468,7 +468,7 @@ def machines() -> Iterator[list[int]]:
     """The ports of two web servers that tell which one they are."""
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), Figures) for _ in range(2)]
     for server in servers:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     yield [server.server_port for server in servers]
     for server in servers:
         server.shutdown()

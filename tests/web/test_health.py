@@ -201,7 +201,7 @@ def test_readyz_names_the_full_disk_of_a_server_that_refuses_sessions(
     client: Client, unreachable_database: None
 ) -> None:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), FullServer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         where = connection.settings_dict
         where["PORT"] = str(server.server_address[1])
         plain = {"sslmode": "disable", "gssencmode": "disable"}
