@@ -109,7 +109,7 @@ def run_source() -> Iterator[Source]:
             pass
 
     server = _Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=[0.005], daemon=True).start()
     source.url = f"http://127.0.0.1:{server.server_port}/"
     try:
         yield source

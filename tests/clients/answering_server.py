@@ -47,7 +47,7 @@ class AnsweringServer:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.01])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.002])
 
     def __enter__(self) -> Self:
         self._thread.start()

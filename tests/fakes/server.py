@@ -10,12 +10,13 @@ sends the payer back.
 """
 
 import json
+import selectors
+import socket
 import threading
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
@@ -101,16 +102,24 @@ class FakeServer(ABC):
         self._server = _Server((self.address, 0), handler)
         self.host = f"{self.address}:{self._server.server_port}"
         self.url = f"http://{self.host}"
-        # A short interval, so that the server stops quickly.
-        serve = partial(self._server.serve_forever, poll_interval=0.01)
-        self._thread = threading.Thread(target=serve)
+        self._end, self._ended = socket.socketpair()
+        self._thread = threading.Thread(target=self._serve)
         self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._end.close()
         self._thread.join()
+        self._ended.close()
+        self._server.server_close()
+
+    def _serve(self) -> None:
+        """Serve until the end, which `serve_forever` would see milliseconds later."""
+        with selectors.DefaultSelector() as events:
+            events.register(self._server, selectors.EVENT_READ)
+            events.register(self._ended, selectors.EVENT_READ)
+            while [key.fileobj for key, _ in events.select()] == [self._server]:
+                self._server.process_request(*self._server.get_request())
 
     @abstractmethod
     def api(self, request: Request) -> Answer: ...

@@ -120,7 +120,7 @@ class Daemon(socketserver.StreamRequestHandler):
 def clamav(settings: Any) -> Iterator[Any]:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Daemon) as server:
         server.seen, server.answer = [], b""
-        threading.Thread(target=server.serve_forever, args=[0.02]).start()
+        threading.Thread(target=server.serve_forever, args=[0.005]).start()
         settings.CLAMAV = server.server_address
         yield server
         server.shutdown()

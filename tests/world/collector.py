@@ -39,7 +39,9 @@ class Collector:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=[0.01], daemon=True
+        ).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         return self
 
