@@ -10,11 +10,11 @@ from django import forms
 from django.apps import apps
 from django.db import connection
 
+from tests.privacy.other_data import NOT_OF_SUBJECTS, RULES
 from verification import hosted
 from verification.api.docs import document
 from verification.checks.catalogue import CATALOGUE
 from verification.db.encryption import KeyedUUIDField
-from verification.privacy.other_data import NOT_OF_SUBJECTS, RULES
 from verification.privacy.personal_data import TABLES
 
 # Texts that carry no mark, and why

@@ -3,7 +3,7 @@
 from django.apps import apps
 
 from tests.privacy.fields import columns_with_text, erased_columns
-from verification.privacy.other_data import NOT_OF_SUBJECTS
+from tests.privacy.other_data import NOT_OF_SUBJECTS
 
 
 def other_columns(columns: set[str]) -> set[str]:

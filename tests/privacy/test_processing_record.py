@@ -9,17 +9,17 @@ from django.core.management.base import CommandError
 from pypdf import PdfReader
 
 from tests.checks.conftest import paying_api as paying_api
-from tests.providers.test_every_source import CREDENTIALS
-from tests.world.clients import Api, approve_workspace
-from verification.accounts.models import UNCONFIRMED_LIFETIME
-from verification.jobs.schedules import SCHEDULES
-from verification.privacy.other_data import (
+from tests.privacy.other_data import (
     APPLICATIONS,
     DECIDED,
     NOT_OF_SUBJECTS,
     RULES,
     UPLOADS,
 )
+from tests.providers.test_every_source import CREDENTIALS
+from tests.world.clients import Api, approve_workspace
+from verification.accounts.models import UNCONFIRMED_LIFETIME
+from verification.jobs.schedules import SCHEDULES
 from verification.privacy.personal_data import TABLES
 from verification.privacy.processing_record import APART, EARLIER, PURGES
 from verification.providers import registry
