@@ -1,6 +1,7 @@
 """Clients decide about reports over the API, and read the decisions."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from tests.world.decisions import (
     decide,
     demand_second,
 )
+from tests.world.decisions import report_id as report_id
+from tests.world.decisions import workspace as workspace
 from tests.world.deliveries import configure_receiver
 from tests.world.orders import create_report_with_status
 from verification.api.events import EVENTS
@@ -32,8 +35,9 @@ def refused(api: Api, report_id: str, body=DECLINE, **more) -> dict:
     return api.refused(f"/reports/{report_id}/decision", {**body, **more})
 
 
-def test_report_shows_the_decision_with_reasons_and_note(deciding_api: Api):
-    report_id = create_ready_report(deciding_api)
+def test_report_shows_the_decision_with_reasons_and_note(
+    deciding_api: Api, report_id: str
+):
     assert deciding_api.report(report_id)["decision"] is None
 
     made = decide(deciding_api, report_id, note=NOTE)
@@ -49,16 +53,16 @@ def test_report_shows_the_decision_with_reasons_and_note(deciding_api: Api):
     assert report["updatedAt"] == made["decidedAt"]
 
 
-def test_note_is_sealed(deciding_api: Api):
-    made = decide(deciding_api, create_ready_report(deciding_api), note=NOTE)
+def test_note_is_sealed(deciding_api: Api, report_id: str):
+    made = decide(deciding_api, report_id, note=NOTE)
 
     (stored,) = Decision.objects.extra(select={"raw": "content"}).values_list("raw")[0]
     assert NOTE.encode() not in bytes(stored)
     assert Decision.objects.get(pk=made["id"]).note == NOTE
 
 
-def test_example_of_a_decision_has_its_shape(deciding_api: Api):
-    made = decide(deciding_api, create_ready_report(deciding_api))
+def test_example_of_a_decision_has_its_shape(deciding_api: Api, report_id: str):
+    made = decide(deciding_api, report_id)
 
     example = read_examples()["parts"]["decision"]
     assert made.keys() == example.keys()
@@ -66,39 +70,27 @@ def test_example_of_a_decision_has_its_shape(deciding_api: Api):
     assert read.model_dump(mode="json", by_alias=True) == example
 
 
-@pytest.mark.parametrize("status", ["DECLINED", "APPROVED"])
-def test_reason_that_contradicts_a_result_is_refused(deciding_api: Api, status: str):
+def test_reason_that_contradicts_a_result_is_refused(deciding_api: Api, report_id: str):
     """The person, and a notice of the decline, would state a false reason."""
-    report_id = create_ready_report(deciding_api)
     codes = ["OWN_CRITERIA", "IDENTITY_NOT_FOUND"]
 
-    problem = refused(deciding_api, report_id, status=status, reasonCodes=codes)
-
-    (error,) = problem["errors"]
-    assert (error["pointer"], error["code"]) == ("#/reasonCodes/1", "not-allowed-here")
-    assert "contradicts the result of IDENTITY" in error["detail"]
+    for status in ("DECLINED", "APPROVED"):
+        body = {"status": status, "reasonCodes": codes}
+        (error,) = refused(deciding_api, report_id, body)["errors"]
+        assert error["pointer"] == "#/reasonCodes/1"
+        assert error["code"] == "not-allowed-here"
+        assert "contradicts the result of IDENTITY" in error["detail"]
     missing = create_ready_report(deciding_api, "90000001")
     assert decide(deciding_api, missing, reasonCodes=codes)["reasonCodes"] == codes
 
 
-@pytest.mark.parametrize("status", ["READY", "PARTIAL ended", "FAILED"])
-def test_ended_report_is_decided(deciding_api: Api, status: str):
-    report_id = create_report_with_status(deciding_api, status)
+def test_report_that_ended_partial_is_decided(deciding_api: Api):
+    report_id = create_report_with_status(deciding_api, "PARTIAL ended")
 
     assert decide(deciding_api, report_id, APPROVE)["status"] == "APPROVED"
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        "DRAFT",
-        "PENDING_CONSENT",
-        "PENDING_PAYMENT",
-        "RUNNING",
-        "PARTIAL on the way",
-        "CANCELLED",
-    ],
-)
+@pytest.mark.parametrize("status", ["DRAFT", "PARTIAL on the way", "CANCELLED"])
 def test_report_that_has_no_result_is_not_decided(deciding_api: Api, status: str):
     report_id = create_report_with_status(deciding_api, status)
 
@@ -109,8 +101,7 @@ def test_report_that_has_no_result_is_not_decided(deciding_api: Api, status: str
     assert not Decision.objects.exists()
 
 
-def test_report_is_not_decided_after_an_objection(deciding_api: Api):
-    report_id = create_ready_report(deciding_api)
+def test_report_is_not_decided_after_an_objection(deciding_api: Api, report_id: str):
     object_to_use(Report.objects.get().pk, Origin.CLIENT, requested_by="client")
 
     problem = refused(deciding_api, report_id)
@@ -119,31 +110,29 @@ def test_report_is_not_decided_after_an_objection(deciding_api: Api):
     assert "objected" in problem["detail"]
 
 
-def test_erased_report_is_not_decided(deciding_api: Api):
-    report_id = create_ready_report(deciding_api)
+def test_erased_report_is_not_decided(deciding_api: Api, report_id: str):
     erase(deciding_api, report_id)
 
     assert refused(deciding_api, report_id)["code"] == "report-erased"
 
 
-def test_suspended_workspace_decides_nothing(deciding_api: Api):
-    report_id = create_ready_report(deciding_api)
+def test_suspended_workspace_decides_nothing(deciding_api: Api, report_id: str):
     deciding_api.workspace.suspend("Unpaid")
 
     assert refused(deciding_api, report_id)["code"] == "workspace-suspended"
     assert not Decision.objects.exists()
 
 
-def test_report_of_others_is_not_found(deciding_api: Api, another_api: Api, live_api):
-    report_id = create_ready_report(deciding_api)
+def test_report_of_others_is_not_found(
+    deciding_api: Api, another_api: Api, live_api, report_id: str
+):
     for other in (another_api, live_api):
         key = Api(other.workspace, other.environment, scopes=list(Scope.values))
         assert refused(key, report_id)["code"] == "not-found"
         assert other.get(f"/reports/{report_id}/decisions").status_code == 404
 
 
-def test_keys_decide_only_with_the_scope(api: Api):
-    report_id = create_ready_report(api)
+def test_keys_decide_only_with_the_scope(api: Api, report_id: str):
 
     problem = refused(api, report_id)
 
@@ -151,37 +140,34 @@ def test_keys_decide_only_with_the_scope(api: Api):
     assert "decisions:write" not in api.key.scopes
 
 
-@pytest.mark.parametrize(
-    ("body", "faults"),
-    [
-        ({}, {"#/status": "required"}),
-        ({"status": "MAYBE"}, {"#/status": "invalid-choice"}),
-        ({"status": "DECLINED"}, {"#/reasonCodes": "too-few"}),
-        (
-            {"status": "APPROVED", "reasonCodes": ["TALL"]},
-            {"#/reasonCodes/0": "invalid-choice"},
-        ),
-        (
-            {"status": "DECLINED", "reasonCodes": ["OWN_CRITERIA"] * 2},
-            {"#/reasonCodes/1": "duplicate"},
-        ),
-        ({**DECLINE, "reasonCodes": ["A"] * 11}, {"#/reasonCodes": "too-many"}),
-        ({**DECLINE, "note": "x" * 1001}, {"#/note": "too-long"}),
-        ({**DECLINE, "replaces": "no"}, {"#/replaces": "invalid-format"}),
-        ({**DECLINE, "reason": "no"}, {"#/reason": "unknown-member"}),
-    ],
-)
-def test_faults_name_their_place(deciding_api: Api, body, faults):
-    report_id = create_ready_report(deciding_api)
+FAULTS: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({}, {"#/status": "required"}),
+    ({"status": "MAYBE"}, {"#/status": "invalid-choice"}),
+    ({"status": "DECLINED"}, {"#/reasonCodes": "too-few"}),
+    (
+        {"status": "APPROVED", "reasonCodes": ["TALL"]},
+        {"#/reasonCodes/0": "invalid-choice"},
+    ),
+    (
+        {"status": "DECLINED", "reasonCodes": ["OWN_CRITERIA"] * 2},
+        {"#/reasonCodes/1": "duplicate"},
+    ),
+    ({**DECLINE, "reasonCodes": ["A"] * 11}, {"#/reasonCodes": "too-many"}),
+    ({**DECLINE, "note": "x" * 1001}, {"#/note": "too-long"}),
+    ({**DECLINE, "replaces": "no"}, {"#/replaces": "invalid-format"}),
+    ({**DECLINE, "reason": "no"}, {"#/reason": "unknown-member"}),
+]
 
-    problem = deciding_api.refused(f"/reports/{report_id}/decision", body)
 
-    assert error_codes(problem) == faults
+def test_faults_name_their_place(deciding_api: Api, report_id: str):
+    for body, faults in FAULTS:
+        problem = deciding_api.refused(f"/reports/{report_id}/decision", body)
+
+        assert error_codes(problem) == faults
     assert not Decision.objects.exists()
 
 
-def test_inactive_reason_is_refused(deciding_api: Api):
-    report_id = create_ready_report(deciding_api)
+def test_inactive_reason_is_refused(deciding_api: Api, report_id: str):
     decide(deciding_api, create_ready_report(deciding_api, "22222222"))
     ReasonCode.objects.filter(code="ADVERSE_CREDIT").update(active=False)
 
@@ -190,8 +176,8 @@ def test_inactive_reason_is_refused(deciding_api: Api):
     assert error_codes(problem) == {"#/reasonCodes/0": "invalid-choice"}
 
 
-def test_decision_keeps_the_words_of_its_reasons(deciding_api: Api):
-    decide(deciding_api, create_ready_report(deciding_api))
+def test_decision_keeps_the_words_of_its_reasons(deciding_api: Api, report_id: str):
+    decide(deciding_api, report_id)
     ReasonCode.objects.update(text="Other words", text_sw="Maneno mengine")
 
     (reason,) = Decision.objects.get().reasons
@@ -200,8 +186,7 @@ def test_decision_keeps_the_words_of_its_reasons(deciding_api: Api):
     assert reason["textSw"] == "Taarifa mbaya katika ofisi ya mikopo"
 
 
-def test_new_decision_names_the_one_that_it_replaces(deciding_api: Api):
-    report_id = create_ready_report(deciding_api)
+def test_new_decision_names_the_one_that_it_replaces(deciding_api: Api, report_id: str):
     first = decide(deciding_api, report_id, {"status": "REVIEW"})
 
     for replaces in ({}, {"replaces": report_id}):
@@ -216,10 +201,9 @@ def test_new_decision_names_the_one_that_it_replaces(deciding_api: Api):
 
 
 def test_report_takes_a_limited_number_of_decisions_from_keys(
-    deciding_api: Api, monkeypatch
+    deciding_api: Api, monkeypatch, report_id: str
 ):
     monkeypatch.setattr("verification.decisions.decide.MAX_DECISIONS", 1)
-    report_id = create_ready_report(deciding_api)
     first = decide(deciding_api, report_id, {"status": "REVIEW"})
 
     problem = refused(deciding_api, report_id, replaces=first["id"])
@@ -228,8 +212,7 @@ def test_report_takes_a_limited_number_of_decisions_from_keys(
     assert "no more from keys" in problem["detail"]
 
 
-def test_first_decision_replaces_nothing(deciding_api: Api):
-    report_id = create_ready_report(deciding_api)
+def test_first_decision_replaces_nothing(deciding_api: Api, report_id: str):
 
     problem = refused(deciding_api, report_id, replaces=report_id)
 
@@ -237,8 +220,7 @@ def test_first_decision_replaces_nothing(deciding_api: Api):
     assert problem["detail"].endswith("Leave `replaces` out.")
 
 
-def test_repeated_request_decides_once(deciding_api: Api):
-    report_id = create_ready_report(deciding_api)
+def test_repeated_request_decides_once(deciding_api: Api, report_id: str):
     other_id = create_ready_report(deciding_api, "22222222")
 
     def post(report: str):
@@ -255,9 +237,11 @@ def test_repeated_request_decides_once(deciding_api: Api):
     assert post(report_id).json()["code"] == "answer-erased"
 
 
-def test_event_tells_the_decision_to_receivers_that_enable_it(deciding_api: Api):
+def test_event_tells_the_decision_to_receivers_that_enable_it(
+    deciding_api: Api, report_id: str
+):
     configure_receiver(deciding_api.workspace)
-    decide(deciding_api, create_ready_report(deciding_api), note=NOTE)
+    decide(deciding_api, report_id, note=NOTE)
 
     event = Event.objects.get(name="report.decided")
     sent = json.loads(envelope(event))
@@ -270,14 +254,13 @@ def test_event_tells_the_decision_to_receivers_that_enable_it(deciding_api: Api)
 
 def test_event_is_not_sent_to_receivers_that_do_not_enable_it(deciding_api: Api):
     configure_receiver(deciding_api.workspace, events=["report.ready"])
-    decide(deciding_api, create_ready_report(deciding_api))
+    decide(deciding_api, create_ready_report(deciding_api, "22222222"))
 
     assert Delivery.objects.filter(event__name="report.ready").exists()
     assert not Delivery.objects.filter(event__name="report.decided").exists()
 
 
-def test_timeline_tells_who_decided(deciding_api: Api):
-    report_id = create_ready_report(deciding_api)
+def test_timeline_tells_who_decided(deciding_api: Api, report_id: str):
     decide(deciding_api, report_id)
 
     last = deciding_api.get(f"/reports/{report_id}/events").json()["events"][-1]
@@ -285,10 +268,11 @@ def test_timeline_tells_who_decided(deciding_api: Api):
     assert last["actor"] == f"key {deciding_api.key}"
 
 
-def test_key_only_proposes_where_a_second_member_is_demanded(deciding_api: Api):
+def test_key_only_proposes_where_a_second_member_is_demanded(
+    deciding_api: Api, report_id: str
+):
     configure_receiver(deciding_api.workspace)
     demand_second(deciding_api, declines=True)
-    report_id = create_ready_report(deciding_api)
 
     made = decide(deciding_api, report_id)
 

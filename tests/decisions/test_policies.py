@@ -39,7 +39,6 @@ from tests.world.policies import (
 )
 from tests.world.rules import create_rule, run_rules
 from tests.world.subject import Visitor
-from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.due_checks import claim
 from verification.checks.models import CheckDefinition, CheckResult
@@ -122,16 +121,6 @@ def test_policy_approves_a_report_without_a_remark(api: Api):
     run_policy()
 
     assert decisions(report) == [("APPROVED", "FINAL", "POLICY")]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_jobs_at_once_decide_once(api: Api):
-    switch_on(api, DECLINE_HIGH)
-    report = create_ready_report(api, ADVERSE)
-
-    run_at_once(4, lambda _: policies.apply_policy(report))
-
-    assert decisions(report) == [("DECLINED", "FINAL", "POLICY")]
 
 
 @pytest.mark.parametrize("mode", ["PROPOSE", "DECIDE"])
@@ -758,20 +747,6 @@ class TestVersions:
         ]
         assert first["rules"][0]["when"][0]["value"] == "LOW"
         assert live_api.get("/policy/versions").json()["content"] == []
-
-    @pytest.mark.django_db(transaction=True)
-    def test_of_two_activations_at_once_one_wins(self, api: Api):
-        by = Officer(api)
-        draft = draft_policy(api, DECLINE_HIGH, officer=by)
-
-        def act(_: int) -> str:
-            try:
-                activate(draft, by)
-            except PolicyRefused as e:
-                return e.obstacle.name
-            return "ACTIVE"
-
-        assert sorted(run_at_once(2, act)) == ["ACTIVE", "NO_DRAFT"]
 
     def test_activation_of_a_draft_that_was_changed_is_refused(self, api: Api):
         by = Officer(api)

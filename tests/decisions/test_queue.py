@@ -26,7 +26,6 @@ from tests.world.decisions import (
 from tests.world.notices import create_report, decline, wait
 from tests.world.orders import REFUSED, two_checks
 from tests.world.rules import create_rule, run_rules
-from tests.world.threads import run_at_once
 from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckResult
 from verification.consents.links import expire_consents
@@ -489,44 +488,6 @@ def test_member_takes_a_case_and_gives_it_to_another(api, officer, second):
     assert [event.actor for event in events] == ["otieno"] * 3
 
 
-@pytest.mark.django_db(transaction=True)
-def test_of_two_members_at_once_one_gets_the_case(api, officer, second):
-    report = create_case(api)
-    people = [officer, second]
-
-    results = run_at_once(2, lambda n: people[n].take(report), connected=True)
-
-    refused = [one for one in results if isinstance(one, CaseRefused)]
-    assert [one.obstacle for one in refused] == [CaseObstacle.TAKEN]
-    assert refused[0].assignee == case_of(report).assignee
-
-
-@pytest.mark.django_db(transaction=True)
-def test_next_case_of_two_members_at_once_is_not_the_same(api, officer, second):
-    reports = {create_case(api, number) for number in ("11111111", "22222222")}
-    people = [officer, second]
-
-    taken = run_at_once(2, lambda n: people[n].take_next(), connected=True)
-
-    assert {str(case.pk) for case in taken} == reports
-    assert officer.take_next() is None
-
-
-@pytest.mark.django_db(transaction=True)
-def test_double_click_takes_one_case(api, officer):
-    for number in ("11111111", "22222222"):
-        create_case(api, number)
-
-    def take(_n: int) -> bool:
-        try:
-            return officer.take_next(held=0) is not None
-        except CaseRefused:
-            return False
-
-    assert sorted(run_at_once(2, take, connected=True)) == [False, True]
-    assert Case.objects.filter(assignee=officer.member).count() == 1
-
-
 def test_next_case_is_the_one_that_is_due_first(api, officer):
     first, second = create_case(api, "11111111"), create_case(api, "22222222")
     Case.objects.filter(pk=second).update(due_at=now() - timedelta(days=1))
@@ -589,23 +550,6 @@ def test_cases_of_a_member_whose_role_is_taken_go_back_to_nobody(api, officer, s
     row = Job.objects.filter(function__endswith="release_cases").last()
     release_cases(*row.arguments)
 
-    assert case_of(report).assignee is None
-
-
-@pytest.mark.django_db(transaction=True)
-def test_member_who_leaves_while_they_get_a_case_keeps_none(api, officer, second):
-    report = create_case(api)
-
-    def leave() -> None:
-        members.remove(second.member, officer.member)
-
-    def give() -> None:
-        second.assign(report, officer.member)
-
-    results = run_at_once(2, lambda n: (leave, give)[n](), connected=True)
-
-    assert results[0] is None
-    assert results[1] is None or isinstance(results[1], NotAllowed)
     assert case_of(report).assignee is None
 
 

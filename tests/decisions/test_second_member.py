@@ -12,7 +12,8 @@ from tests.world.decisions import (
     decide,
     demand_second,
 )
-from tests.world.threads import run_at_once
+from tests.world.decisions import report_id as report_id
+from tests.world.decisions import workspace as workspace
 from verification.backoffice.models import AuditEvent
 from verification.decisions.decide import Obstacle, ReportDecisionRefused
 from verification.decisions.models import Decision, SecondMemberRule
@@ -30,9 +31,9 @@ def obstacle(do, *arguments, **more) -> Obstacle:
 
 
 @pytest.fixture
-def proposal(api: Api, officer: Officer) -> Decision:
+def proposal(api: Api, officer: Officer, report_id: str) -> Decision:
     demand_second(api)
-    return officer.decide(create_ready_report(api))
+    return officer.decide(report_id)
 
 
 def test_another_member_confirms_once(api: Api, proposal, second: Officer):
@@ -89,9 +90,11 @@ def test_first_member_never_confirms_and_takes_a_proposal_back(
     assert officer.refuse(proposal).state == "REFUSED"
 
 
-def test_any_member_confirms_what_a_key_proposes(deciding_api: Api, officer: Officer):
+def test_any_member_confirms_what_a_key_proposes(
+    deciding_api: Api, officer: Officer, report_id: str
+):
     demand_second(deciding_api)
-    made = decide(deciding_api, create_ready_report(deciding_api))
+    made = decide(deciding_api, report_id)
 
     officer.confirm(Decision.objects.get(pk=made["id"]))
 
@@ -103,13 +106,12 @@ def test_any_member_confirms_what_a_key_proposes(deciding_api: Api, officer: Off
 
 
 def test_maker_of_a_key_never_confirms_what_it_proposes(
-    api: Api, officer: Officer, second: Officer
+    api: Api, officer: Officer, second: Officer, report_id: str
 ):
     demand_second(api)
     made_by = officer.member.user_id
     of_officer = Api(api.workspace, "sandbox", scopes=list(Scope), made_by=made_by)
-    report = create_ready_report(api)
-    proposal = Decision.objects.get(pk=decide(of_officer, report)["id"])
+    proposal = Decision.objects.get(pk=decide(of_officer, report_id)["id"])
 
     assert obstacle(officer.confirm, proposal) == Obstacle.SAME_PERSON
     assert officer.take_next() is None
@@ -150,8 +152,9 @@ def test_role_that_was_taken_meanwhile_does_not_decide(
     assert Decision.objects.get().state == "PENDING"
 
 
-def test_member_of_another_workspace_does_not_decide(api: Api, another_api, officer):
-    report_id = create_ready_report(api)
+def test_member_of_another_workspace_does_not_decide(
+    api: Api, another_api, officer, report_id: str
+):
     foreign = Officer(another_api, "OWNER", "stranger")
     foreign.client = officer.client
 
@@ -195,10 +198,10 @@ def test_rule_says_when_a_second_member_is_needed(rule, status, score, needed):
     assert SecondMemberRule(**rule).applies_to(status, score) is needed
 
 
-def test_score_of_the_report_counts(api: Api, officer: Officer):
+def test_score_of_the_report_counts(api: Api, officer: Officer, report_id: str):
     demand_second(api, score_from=70)
 
-    assert officer.decide(create_ready_report(api), "APPROVED").state == "FINAL"
+    assert officer.decide(report_id, "APPROVED").state == "FINAL"
     adverse = create_ready_report(api, ADVERSE)
     assert officer.decide(adverse, "APPROVED").state == "PENDING"
 
@@ -225,40 +228,3 @@ def test_decisions_are_append_only(api: Api, proposal, second: Officer):
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
             cursor.execute("TRUNCATE decisions_decision CASCADE")
-
-
-@pytest.mark.django_db(transaction=True)
-def test_of_two_decisions_at_once_one_wins(api: Api, deciding_api: Api):
-    report_id = create_ready_report(api)
-    officers = [Officer(api, name=f"officer{n}") for n in range(3)]
-
-    def act(number: int):
-        if number < len(officers):
-            return officers[number].decide(report_id, "APPROVED")
-        return deciding_api.post(
-            f"/reports/{report_id}/decision", {"status": "APPROVED"}
-        ).status_code
-
-    answers = run_at_once(5, act)
-
-    won = [a for a in answers if isinstance(a, Decision) or a == 201]
-    lost = [a for a in answers if a == 409 or isinstance(a, ReportDecisionRefused)]
-    assert (len(won), len(lost)) == (1, 4), answers
-    assert Event.objects.filter(name="report.decided").count() == 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_of_two_answers_to_a_proposal_one_wins(api: Api, officer: Officer):
-    demand_second(api)
-    proposal = officer.decide(create_ready_report(api))
-    officers = [Officer(api, name=f"officer{n}") for n in range(4)]
-
-    def act(number: int):
-        one = officers[number]
-        return one.confirm(proposal) if number % 2 else one.refuse(proposal)
-
-    answers = run_at_once(4, act)
-
-    assert sum(isinstance(one, Decision) for one in answers) == 1, answers
-    lost = [one for one in answers if isinstance(one, ReportDecisionRefused)]
-    assert {one.obstacle for one in lost} == {Obstacle.ANSWERED}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.world.clients import Api, person
+import pytest
+
+from tests.world.clients import Api, create_lender, person
 from tests.world.members import create_member
 from verification.backoffice.audit import Actor
 from verification.backoffice.models import ActorKind
@@ -22,13 +24,29 @@ DECLINE = {"status": "DECLINED", "reasonCodes": ["ADVERSE_CREDIT"]}
 APPROVE = {"status": "APPROVED"}
 
 
+@pytest.fixture(scope="module")
+def report_id(module_transaction: None) -> str:
+    """A ready report of Acacia Lenders, for all tests of a file that import this.
+
+    They import `workspace`, too, so that each begins with these rows.
+    """
+    api = Api(create_lender(), "sandbox")
+    return create_ready_report(api, email="wanjiku@kamau.test")
+
+
+@pytest.fixture
+def workspace(report_id: str, db: None) -> Workspace:
+    # A test may change the object.
+    return Workspace.objects.get(reports=report_id)
+
+
 def deciding_api(api: Api) -> Api:
     """Return a client with a key that may decide."""
     return Api(api.workspace, api.environment, scopes=list(Scope.values))
 
 
-def create_ready_report(api: Api, id_number: str = "12345678") -> str:
-    report_id: str = api.create(person(idNumber=id_number))["id"]
+def create_ready_report(api: Api, id_number: str = "12345678", **subject: Any) -> str:
+    report_id: str = api.create(person(idNumber=id_number, **subject))["id"]
     api.work()
     return report_id
 
