@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from importlib import import_module
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,7 +11,7 @@ from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from tests.reports.test_retry import RECOVERS, set_max_attempts
-from tests.world.clients import HOSTED, Api, erase, person
+from tests.world.clients import HOSTED, Api, create_lender, erase, person
 from tests.world.corrections import RIGHT, create_wrong_report, dispute, reviewer
 from tests.world.decisions import (
     APPROVE,
@@ -49,14 +50,25 @@ from verification.reports.models import Report
 from verification.values.clock import now
 from workspaces import members
 from workspaces.members import NotAllowed
-from workspaces.models import Role
+from workspaces.models import Role, Workspace
+
+
+@pytest.fixture(scope="module")
+def report(module_transaction: None) -> str:
+    """A report that waits for a decision, within a day, for all tests of this file."""
+    return create_case(Api(create_lender(), "sandbox"))
+
+
+@pytest.fixture
+def workspace(report: str, db: None) -> Workspace:
+    return Workspace.objects.get(reports=report)
 
 
 def case_of(report_id: str) -> Case:
     return Case.objects.get(pk=report_id)
 
 
-def waits(report_id: str) -> bool:
+def waits(report_id: Any) -> bool:
     return Case.objects.filter(pk=report_id, closed_at=None).exists()
 
 
@@ -87,6 +99,8 @@ def test_workspace_without_a_service_level_pays_nothing_for_the_queue(api: Api):
             api.work()
         return [query["sql"] for query in captured]
 
+    set_service_level(api, None)
+    Job.objects.all().delete()
     statements("11111111")
     before = statements("22222222")
     assert not any("case" in sql for sql in before if "decisions_" in sql)
@@ -109,11 +123,10 @@ def test_run_of_monitoring_has_alerts_and_no_case(api: Api):
 
     run = api.workspace.reports.get(monitoring_id__isnull=False)
     assert run.status == "READY"
-    assert not Case.objects.exists()
+    assert not waits(run.pk)
 
 
-def test_job_of_an_end_can_run_twice(api: Api, officer: Officer):
-    report = create_case(api)
+def test_job_of_an_end_can_run_twice(officer: Officer, report: str):
     opened = case_of(report).opened_at
 
     open_new_cases()
@@ -131,7 +144,7 @@ def test_decision_before_the_job_leaves_nothing_to_wait_for(api: Api, officer):
 
     open_new_cases()
 
-    assert not Case.objects.exists()
+    assert not waits(report)
 
 
 def test_decline_that_waits_before_the_job_leaves_nothing_to_wait_for(api, officer):
@@ -142,11 +155,10 @@ def test_decline_that_waits_before_the_job_leaves_nothing_to_wait_for(api, offic
 
     open_new_cases()
 
-    assert not Case.objects.exists()
+    assert not waits(report)
 
 
-def test_decline_closes_the_case(api: Api, officer: Officer, second: Officer):
-    report = create_case(api)
+def test_decline_closes_the_case(officer: Officer, second: Officer, report: str):
     officer.take(report)
 
     officer.decide(report, "DECLINED")
@@ -157,8 +169,7 @@ def test_decline_closes_the_case(api: Api, officer: Officer, second: Officer):
     assert obstacle(second.take, report) == CaseObstacle.CLOSED
 
 
-def test_approval_closes_the_case_and_a_review_opens_it(api: Api, officer: Officer):
-    report = create_case(api)
+def test_approval_closes_the_case_and_a_review_opens_it(officer: Officer, report: str):
     first = officer.decide(report, "REVIEW")
     assert waits(report)
 
@@ -172,10 +183,9 @@ def test_approval_closes_the_case_and_a_review_opens_it(api: Api, officer: Offic
 
 
 def test_proposal_goes_back_to_nobody_and_waits_for_the_second_member(
-    api: Api, officer: Officer, second: Officer
+    api: Api, officer: Officer, second: Officer, report: str
 ):
     demand_second(api)
-    report = create_case(api)
     officer.take(report)
     due = case_of(report).due_at
 
@@ -187,9 +197,10 @@ def test_proposal_goes_back_to_nobody_and_waits_for_the_second_member(
     assert not waits(report)
 
 
-def test_proposal_of_a_program_leaves_the_case_with_its_member(api, officer):
+def test_proposal_of_a_program_leaves_the_case_with_its_member(
+    api, officer, report: str
+):
     demand_second(api)
-    report = create_case(api)
     officer.take(report)
 
     decide(deciding_api(api), report)
@@ -197,17 +208,18 @@ def test_proposal_of_a_program_leaves_the_case_with_its_member(api, officer):
     assert case_of(report).assignee == officer.member
 
 
-def test_refused_proposal_still_waits(api: Api, officer: Officer, second: Officer):
+def test_refused_proposal_still_waits(
+    api: Api, officer: Officer, second: Officer, report: str
+):
     demand_second(api)
-    report = create_case(api)
-
     second.refuse(officer.decide(report))
 
     assert waits(report)
 
 
-def test_refused_proposal_to_decide_anew_waits_no_more(api, officer, second):
-    report = create_case(api)
+def test_refused_proposal_to_decide_anew_waits_no_more(
+    api, officer, second, report: str
+):
     made = officer.decide(report, "APPROVED")
     demand_second(api)
     proposal = officer.decide(report, replaces=made.pk)
@@ -229,8 +241,7 @@ def test_proposal_about_an_older_report_enters_the_queue(api: Api, officer):
     assert case_of(report).cause == CaseCause.PROPOSED
 
 
-def test_subject_who_asks_for_a_person_opens_the_case_again(api: Api, officer):
-    report = create_case(api)
+def test_subject_who_asks_for_a_person_opens_the_case_again(officer, report: str):
     officer.decide(report)
     soon = now() + timedelta(hours=2)
 
@@ -247,6 +258,8 @@ def test_subject_who_asks_for_a_person_opens_the_case_again(api: Api, officer):
 
 def test_what_needs_a_person_waits_without_a_service_level(api: Api, officer):
     """Hours only say by when."""
+    set_service_level(api, None)
+    Case.objects.all().delete()
     review, proposed, withdrawn = (
         create_ready_report(api, number)
         for number in ("11111111", "22222222", "33333333")
@@ -276,6 +289,7 @@ def open_now() -> QuerySet[Case]:
 
 def test_migration_puts_what_waits_into_the_queue(api: Api, officer, second):
     """It waited in no list in workspaces without a service level."""
+    set_service_level(api, None)
     demand_second(api)
     proposed, review, decided, refused = (
         create_ready_report(api, f"{digit}" * 8) for digit in range(1, 5)
@@ -375,7 +389,7 @@ def test_cancelled_erased_and_restricted_reports_leave_the_queue(api: Api, offic
     row = Report.objects.get(pk=restricted)
     assert not open_case(row, CaseCause.REQUESTED, due_at=now())
     open_cases(erased, restricted, cancelled)
-    assert not Case.objects.filter(closed_at=None).exists()
+    assert not any(map(waits, [cancelled, erased, restricted]))
 
 
 def test_corrected_finding_changes_the_level_of_the_case(api: Api):
@@ -437,8 +451,7 @@ QUEUES = [
 ]
 
 
-def test_long_queue_is_read_by_its_indexes(api: Api, officer: Officer):
-    create_case(api)
+def test_long_queue_is_read_by_its_indexes(officer: Officer):
     with connection.cursor() as cursor:
         cursor.execute(FILL)
         cursor.execute(FILL_CASES, {"member": officer.member.pk})
@@ -473,9 +486,7 @@ def plan_of(officer: Officer, filters: QueueFilters, after: UUID) -> str:
 # Members who take a case
 
 
-def test_member_takes_a_case_and_gives_it_to_another(api, officer, second):
-    report = create_case(api)
-
+def test_member_takes_a_case_and_gives_it_to_another(officer, second, report: str):
     officer.take(report)
     assert obstacle(second.take, report) == CaseObstacle.TAKEN
     assert case_of(report).assignee == officer.member
@@ -488,24 +499,24 @@ def test_member_takes_a_case_and_gives_it_to_another(api, officer, second):
     assert [event.actor for event in events] == ["otieno"] * 3
 
 
-def test_next_case_is_the_one_that_is_due_first(api, officer):
-    first, second = create_case(api, "11111111"), create_case(api, "22222222")
+def test_next_case_is_the_one_that_is_due_first(api, officer, report: str):
+    second = create_case(api, "22222222")
     Case.objects.filter(pk=second).update(due_at=now() - timedelta(days=1))
 
-    assert [str(officer.take_next().pk) for _ in range(2)] == [second, first]
+    assert [str(officer.take_next().pk) for _ in range(2)] == [second, report]
 
 
-def test_next_case_is_none_that_waits_for_another_member(api, officer, second):
+def test_next_case_is_none_that_waits_for_another_member(
+    api, officer, second, report: str
+):
     demand_second(api)
-    report = create_case(api)
     officer.decide(report)
 
     assert officer.take_next() is None
     assert str(second.take_next().pk) == report
 
 
-def test_case_cannot_be_given_to_a_member_who_may_not_decide(api, officer):
-    report = create_case(api)
+def test_case_cannot_be_given_to_a_member_who_may_not_decide(api, officer, report: str):
     viewer = Officer(api, "VIEWER", "viewer")
 
     with pytest.raises(NotAllowed):
@@ -516,8 +527,7 @@ def test_case_cannot_be_given_to_a_member_who_may_not_decide(api, officer):
     assert case_of(report).assignee is None
 
 
-def test_case_of_another_workspace_is_not_found(api, another_api, officer):
-    report = create_case(api)
+def test_case_of_another_workspace_is_not_found(another_api, officer, report: str):
     stranger = Officer(another_api, "OWNER", "stranger")
 
     with pytest.raises(Case.DoesNotExist):
@@ -529,8 +539,7 @@ def test_case_of_another_workspace_is_not_found(api, another_api, officer):
     assert stranger.take_next() is None
 
 
-def test_cases_of_a_member_who_leaves_go_back_to_nobody(api, officer, second):
-    report = create_case(api)
+def test_cases_of_a_member_who_leaves_go_back_to_nobody(officer, second, report: str):
     officer.take(report)
 
     members.remove(second.member, officer.member)
@@ -539,8 +548,9 @@ def test_cases_of_a_member_who_leaves_go_back_to_nobody(api, officer, second):
     assert waits(report)
 
 
-def test_cases_of_a_member_whose_role_is_taken_go_back_to_nobody(api, officer, second):
-    report = create_case(api)
+def test_cases_of_a_member_whose_role_is_taken_go_back_to_nobody(
+    officer, second, report: str
+):
     officer.take(report)
     members.change_role(second.member, officer.member, Role.OWNER)
     release_cases(str(officer.member.pk))
@@ -556,9 +566,7 @@ def test_cases_of_a_member_whose_role_is_taken_go_back_to_nobody(api, officer, s
 # Notes
 
 
-def test_double_click_adds_one_note(api: Api, officer: Officer):
-    report = create_case(api)
-
+def test_double_click_adds_one_note(officer: Officer, report: str):
     for text in ("Rang the employer", "Rang the employer", "No answer"):
         officer.note(report, text)
 
@@ -569,19 +577,16 @@ def test_double_click_adds_one_note(api: Api, officer: Officer):
 
 
 def test_report_takes_a_limited_number_of_notes(
-    api: Api, officer: Officer, monkeypatch
+    officer: Officer, monkeypatch, report: str
 ):
     monkeypatch.setattr("verification.decisions.cases.MAX_NOTES", 1)
-    report = create_case(api)
     officer.note(report, "Rang the employer")
 
     with pytest.raises(CaseRefused):
         officer.note(report, "No answer")
 
 
-def test_note_says_who_and_is_sealed(api: Api, officer: Officer):
-    report = create_case(api)
-
+def test_note_says_who_and_is_sealed(api: Api, officer: Officer, report: str):
     note = officer.note(report, "Rang the employer")
 
     with connection.cursor() as cursor:
@@ -597,8 +602,9 @@ def test_note_says_who_and_is_sealed(api: Api, officer: Officer):
     assert (event.object_id, event.workspace_id) == (str(note.pk), api.workspace.pk)
 
 
-def test_note_stays_as_it_was_until_it_is_erased(api: Api, officer: Officer):
-    report = create_case(api)
+def test_note_stays_as_it_was_until_it_is_erased(
+    api: Api, officer: Officer, report: str
+):
     note = officer.note(report, "Rang the employer")
     for change in (
         lambda: CaseNote.objects.update(author="nobody"),
@@ -614,9 +620,7 @@ def test_note_stays_as_it_was_until_it_is_erased(api: Api, officer: Officer):
     assert obstacle(officer.note, report, "More") == CaseObstacle.CLOSED
 
 
-def test_keys_decide_and_close_cases_too(api: Api):
-    report = create_case(api)
-
+def test_keys_decide_and_close_cases_too(api: Api, report: str):
     decide(deciding_api(api), report, APPROVE)
 
     assert not waits(report)
