@@ -255,8 +255,8 @@ def content(described: Json) -> Json:
     return found
 
 
-def major(document: Json) -> int:
-    return int(document["info"]["version"].partition(".")[0])
+def major(version: str) -> str:
+    return version.partition(".")[0]
 
 
 def corrected() -> set[str]:
@@ -267,9 +267,8 @@ def corrected() -> set[str]:
 def findings(present: Json) -> Iterator[tuple[str, str]]:
     """Yield each break, after the released version of the same major one."""
     for file in sorted(RELEASED.glob("*.yaml")):
-        released = read(file)
-        if major(present) == major(released):
-            for finding in broken(released, present):
+        if major(present["info"]["version"]) == major(file.stem):
+            for finding in broken(read(file), present):
                 yield file.stem, finding
 
 
