@@ -408,16 +408,12 @@ def test_part_is_alerted_when_staff_have_decided_about_other_money(
     assert urgent_lines() == [left_to_staff(checkout, "250.00")]
 
 
-@pytest.mark.parametrize("by_staff", [True, False])
-def test_part_is_not_alerted_when_it_is_refunded(parts: list[Checkout], by_staff: bool):
+def test_part_is_not_alerted_when_it_is_refunded(parts: list[Checkout]):
     first, second = parts
     raise_review_flag(first.pk, ReviewFlag.DISPUTED)
     refund_unfinished_parts()
 
-    if by_staff:
-        create_refund(second)
-    else:
-        clear_review_flag(first.pk, ReviewFlag.DISPUTED)
-        refund_unfinished_parts()
+    clear_review_flag(first.pk, ReviewFlag.DISPUTED)
+    refund_unfinished_parts()
 
     assert left_to_staff(second, "150.00") not in urgent_lines()

@@ -30,10 +30,6 @@ def prepaid_api(live_api: Api):
         yield live_api
 
 
-def test_books_add_up_after_operations_in_any_order(prepaid_api: Api):
-    play(lambda done: Machine(prepaid_api, done), operations=30, steps=25)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_books_add_up_after_each_operation(prepaid_api: Api):

@@ -46,10 +46,6 @@ def paid_api(prepaid_api: Api, settings: Any) -> Api:
     return prepaid_api
 
 
-def test_both_books_agree_after_payments_in_any_order(paid_api: Api):
-    play(lambda done: PaymentMachine(paid_api, done), operations=60, steps=40)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_both_books_agree_after_each_operation(paid_api: Api):

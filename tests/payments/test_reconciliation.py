@@ -319,13 +319,13 @@ def test_unread_day_is_compared_later(paystack_api, paystack):
     assert Checkout.objects.get().next_poll_at is None
 
     paystack.faults.status = None
-    for days in (4, 5):
+    for days in (2, 3):
         with time_machine.travel(now() + timedelta(days=days)):
             reconcile_yesterday()
 
     assert Checkout.objects.get().next_poll_at is not None
     compared = ReconciliationProgress.objects.get(provider="paystack")
-    assert compared.day == (now() + timedelta(days=4)).date()
+    assert compared.day == (now() + timedelta(days=2)).date()
 
 
 def test_unanswered_payment_delays_no_other(paystack_api, paystack):

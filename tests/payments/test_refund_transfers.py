@@ -143,13 +143,12 @@ def test_refund_is_paid_once_when_the_worker_dies_before_recording(
     assert refund.provider_refund
 
 
-@pytest.mark.parametrize("status", [500, 401])
-def test_refund_is_retried_while_its_result_is_unknown(paystack_api, paystack, status):
+def test_refund_is_retried_while_its_result_is_unknown(paystack_api, paystack):
     refund = create_refund(create_paid_checkout(paystack_api, paystack), 100)
     paystack.faults.half = True
     send_waiting_refunds()
-    paystack.faults.half, paystack.faults.status = False, status
-    for _ in range(3):
+    paystack.faults.half, paystack.faults.status = False, 401
+    for _ in range(2):
         send_waiting_refunds()
     refund.refresh_from_db()
     assert refund.status == "APPROVED"

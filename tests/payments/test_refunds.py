@@ -79,16 +79,6 @@ def test_payment_stays_paid_until_all_money_went_back(api: Api):
     assert [one.context["amount"] for one in told] == ["100.00", "150.00"]
 
 
-def test_launch_says_what_a_draft_needs_when_its_payer_got_money_back(api: Api):
-    checkout = create_paid_checkout(api, draft=True)
-    create_refund(checkout, 100)
-
-    problem = api.refused(f"/reports/{checkout.report_id}/launch")
-
-    assert problem["reasons"] == ["PAYMENT_OUTSTANDING"]
-    assert "whose payer got money back, gets one by an edit" in problem["detail"]
-
-
 def test_refund_refuses_a_wrong_amount(api: Api):
     checkout = create_paid_checkout(api)
     for amount in ["0", "-1", "250.01", "0.001", "100.005", "NaN"]:
@@ -265,7 +255,7 @@ def test_refunded_top_up_leaves_the_balance(api: Api):
 
 @pytest.mark.parametrize(
     "limit",
-    [{"credit_limit": 0}, {"credit_limit": 5000}, {"billing": "POSTPAID"}],
+    [{"credit_limit": 5000}, {"billing": "POSTPAID"}],
     ids=str,
 )
 def test_spent_top_up_refuses_refund(paystack_api, paystack, limit):
@@ -346,8 +336,6 @@ def test_refund_elsewhere_is_listed_and_flagged_once(checkout: Checkout):
         f" by refund {refund}, not by us"
     )
 
-    assert differences(checkout, "--dry-run") == [line]
-    assert review_flags(checkout) == []
     assert differences(checkout) == [line]
     assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
     Checkout.objects.update(review_flags=[])
@@ -371,15 +359,6 @@ def test_draft_is_not_launched_when_its_money_went_back_elsewhere(
     assert problem["reasons"] == ["PAYMENT_OUTSTANDING"]
 
 
-def test_daily_job_finds_a_refund_elsewhere(checkout: Checkout):
-    given_back_there(checkout)
-
-    with time_machine.travel(now() + timedelta(days=1)):
-        reconcile_yesterday()
-
-    assert review_flags(checkout) == ["REFUNDED_ELSEWHERE"]
-
-
 def test_requested_refund_is_not_approved_after_one_elsewhere(
     checkout: Checkout, settings
 ):
@@ -393,19 +372,17 @@ def test_requested_refund_is_not_approved_after_one_elsewhere(
         approve_refund(refund.pk, by=WANGARI)
 
 
-@pytest.mark.parametrize("answer", ["came", "was lost"])
-def test_our_own_refunds_are_not_refunds_elsewhere(
-    live_api: Api, taker: CheckoutServer, answer: str
+def test_our_own_refund_is_none_elsewhere_when_its_answer_was_lost(
+    live_api: Api, taker: CheckoutServer
 ):
     checkout = open_page(live_api.create(candidate_item()))
     taker.pay(checkout.reference)
     poll_checkouts(checkout)
     create_refund(checkout, 100)
-    taker.faults.half = answer == "was lost"
+    taker.faults.half = True
     send_waiting_refunds()
     taker.faults.half = False
-    known = bool(Refund.objects.get().provider_refund)
-    assert known is (answer == "came")
+    assert not Refund.objects.get().provider_refund
 
     day = f"{now():%Y-%m-%d}"
     call_command("reconcile_payments", "--from", day, "--provider", checkout.provider)

@@ -227,17 +227,3 @@ def test_closed_payment_cancels_waiting_messages(api: Api, end_it: str):
     status = {"expire": "EXPIRED", "pay": "PAID"}.get(end_it, "CANCELLED")
     assert api.report(made["id"])["paymentState"]["status"] == status
     assert api.report(made["id"])["paymentState"]["paymentUrl"] is None
-
-
-def test_payment_after_a_withdrawal_is_refunded(api: Api):
-    made = api.create(candidate_item(consent=HOSTED))
-    consent = Consent.objects.get(report=made["id"])
-    grant(consent.pk, consent.generation, EVIDENCE)
-    checkout = open_page(made)
-    withdraw(consent.pk, consent.generation, EVIDENCE, "")
-
-    end_checkout(checkout)
-    send_refunds()
-
-    assert Refund.objects.get(checkout=checkout).status == "DONE"
-    assert api.report(made["id"])["status"] == "CANCELLED"
