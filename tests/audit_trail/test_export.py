@@ -130,7 +130,7 @@ def test_receiver_that_dies_three_times_loses_no_event(
 def test_receiver_that_talks_on_does_not_hold_the_export(
     events, syslog, monkeypatch, caplog
 ):
-    monkeypatch.setattr(export, "SYSLOG_SECONDS", 1)
+    monkeypatch.setattr(export, "SYSLOG_SECONDS", 0.1)
     syslog.plan = [TALKS_ON]
 
     export_events()
