@@ -204,14 +204,14 @@ def test_proposal_is_in_the_digest_of_all_but_its_maker(api, officer, clock):
 
 def test_waiting_reports_are_in_the_digest_as_one_line(api, officer, clock):
     choose(officer, "sandbox", DECISION_WAITING="DAILY")
-    for _ in range(3):
+    for _ in range(2):
         create_case(api)
     clock.move_to(TOMORROW)
     send_digests()
 
     (message,) = messages_to(officer)
     (line,) = message.context["sandboxLines"]
-    assert line["count"] == 3
+    assert line["count"] == 2
     assert line["url"].endswith("/sandbox/queue/")
 
 

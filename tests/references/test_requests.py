@@ -70,15 +70,15 @@ def test_request_is_in_both_languages(paying_api: Api):
     assert message.body.count("/r/") == 2
 
 
-@pytest.mark.parametrize("environment", ["sandbox", "production"])
-def test_messages_of_the_sandbox_are_marked(paying_api: Api, environment: str):
+def test_messages_of_the_sandbox_are_marked(paying_api: Api):
     reference = create_reference(paying_api)
-    reference.report.environment = environment
+    for environment in ("sandbox", "production"):
+        reference.report.environment = environment
 
-    for kind in (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER):
-        message = requests.reference_message(kind, reference)
-        assert message.sandbox is (environment == "sandbox")
-        assert message.workspace_id == paying_api.workspace.pk
+        for kind in (Kind.REFERENCE_REQUEST, Kind.REFERENCE_REMINDER):
+            message = requests.reference_message(kind, reference)
+            assert message.sandbox is (environment == "sandbox")
+            assert message.workspace_id == paying_api.workspace.pk
 
 
 def test_waiting_check_is_due_when_the_link_expires(
