@@ -1,6 +1,7 @@
 import re
 import subprocess
 import sys
+from functools import cache
 
 from django.conf import settings
 
@@ -11,11 +12,10 @@ ROWS = re.findall(r"^\| (`[A-Z].*?) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
 NAMES = [name for cell, _, _ in ROWS for name in re.findall(r"`([A-Z_0-9]+)`", cell)]
 DOCUMENTED = set(NAMES)
 READS = (
-    r"(?:\benv\.\w+|os\.environ\.get|\b_read|optional_secret|header_secret|\b_secret|\b_text"
-    r"|one_line|web_address|\b_address|host_names?)"
-    r'\(\s*"([A-Z_0-9]+)"'
+    r"env\.\w+|os\.environ\.get|_read|optional_secret|header_secret|_secret|_text"
+    r"|one_line|web_address|_address|host_names?"
 )
-READS_SECRET = r'\b(?:_read|optional_secret|header_secret|_secret)\(\s*"([A-Z_0-9]+)"'
+READS_SECRET = r"_read|optional_secret|header_secret|_secret"
 # One for each source; `SOURCES_` is the beginning of a name.
 LIMITS = ("AT_ONCE", "A_MINUTE", "PAID_AGAIN")
 PER_SOURCE = re.compile(rf"\w+_({'|'.join(LIMITS)})|SOURCES_")
@@ -51,12 +51,18 @@ def test_page_marks_the_secrets_that_files_can_hold():
 
 
 def _found(pattern: str) -> set[str]:
-    """Return the names in the product's code that the pattern captures."""
+    """Return the names that the product's code gives to functions of this pattern."""
+    return {name for called, name in _calls() if re.search(rf"\b({pattern})$", called)}
+
+
+@cache
+def _calls() -> set[tuple[str, str]]:
+    """Return the calls with a name in capitals: what is called, and the name."""
     return {
-        name
+        call
         for package in ("verification", "workspaces", "monitoring", "webhooks")
         for file in (settings.BASE_DIR / package).rglob("*.py")
-        for name in re.findall(pattern, file.read_text())
+        for call in re.findall(r'([\w.]+)\(\s*"([A-Z_0-9]+)"', file.read_text())
     }
 
 

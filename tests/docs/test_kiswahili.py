@@ -4,9 +4,11 @@ import re
 from collections import defaultdict
 from functools import cache
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from babel.messages.catalog import Message
 from babel.messages.pofile import read_po
 from django.conf import settings
 from django.utils.translation import gettext, override
@@ -45,6 +47,16 @@ def listed(cell: str) -> list[str]:
 
 
 @cache
+def catalogues() -> dict[Path, list[Message]]:
+    """Return the messages of each catalogue."""
+    found = {}
+    for path in ROOT.glob("verification/*/locale/sw/LC_MESSAGES/django.po"):
+        with path.open("rb") as file:
+            found[path] = [message for message in read_po(file) if message.id]
+    return found
+
+
+@cache
 def kiswahili() -> dict[str, str]:
     """Return {file or source: Kiswahili text} of everything that people see."""
     texts = {
@@ -52,11 +64,8 @@ def kiswahili() -> dict[str, str]:
         for folder in ("verification", "workspaces", "webhooks", "templates")
         for path in (ROOT / folder).rglob("*.sw.txt")
     }
-    for path in ROOT.glob("*/**/locale/sw/LC_MESSAGES/django.po"):
-        if ".venv" not in path.parts:
-            with path.open("rb") as file:
-                said = [str(m.string) for m in read_po(file) if m.id]
-            texts[str(path.relative_to(ROOT))] = "\n".join(said)
+    for path, messages in catalogues().items():
+        texts[str(path.relative_to(ROOT))] = "\n".join(str(m.string) for m in messages)
     for path in (ROOT / "templates/pdf").glob("*.typ"):
         texts[path.name] = path.read_text().partition("  sw: (")[2]
     texts["recipients"] = "\n".join(
@@ -89,11 +98,8 @@ def test_texts_avoid_rejected_words():
 def test_text_has_one_translation_in_all_catalogues():
     # Django merges the catalogues, so the one of another page would be shown.
     found: dict[object, set[object]] = defaultdict(set)
-    for path in ROOT.glob("verification/*/locale/sw/LC_MESSAGES/django.po"):
-        with path.open("rb") as file:
-            for message in read_po(file):
-                if message.id:
-                    found[message.context, message.id].add(message.string)
+    for message in chain.from_iterable(catalogues().values()):
+        found[message.context, message.id].add(message.string)
 
     assert {id: said for id, said in found.items() if len(said) > 1} == {}
 
@@ -103,19 +109,16 @@ def test_text_has_one_translation_in_all_catalogues():
     [("workspace", "kazi"), ("receiver", "kipoke"), ("finding", "matokeo")],
 )
 def test_text_names_a_thing_by_its_word(english: str, kiswahili: str):
-    for path in ROOT.glob("verification/*/locale/sw/LC_MESSAGES/django.po"):
-        with path.open("rb") as file:
-            for message in read_po(file):
-                if re.search(rf"\b{english}", str(message.id)):
-                    assert kiswahili in str(message.string).lower(), message.id
+    for message in chain.from_iterable(catalogues().values()):
+        if re.search(rf"\b{english}", str(message.id)):
+            assert kiswahili in str(message.string).lower(), message.id
 
 
 def test_no_text_of_a_library_replaces_ours():
     with override("sw"):
-        for path in ROOT.glob("verification/*/locale/sw/LC_MESSAGES/django.po"):
-            with path.open("rb") as file:
-                said = {m.id: m.string for m in read_po(file) if not m.context}
-            ours = {id: text for id, text in said.items() if isinstance(id, str) and id}
+        for messages in catalogues().values():
+            said = {m.id: m.string for m in messages if not m.context}
+            ours = {id: text for id, text in said.items() if isinstance(id, str)}
             assert {id: gettext(id) for id in ours} == ours
 
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shlex
+from functools import cache
 from html import unescape
 
 import pytest
@@ -19,6 +20,7 @@ HTML_BYTES = 12 * 1024
 SHEETS_AND_SCRIPT = {"console.css": 12, "guides.css": 3, "guides.js": 5}
 
 
+@cache
 def read(path: str) -> str:
     answer = Browser().get(path)
     assert answer.status_code == 200, path

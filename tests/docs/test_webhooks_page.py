@@ -74,22 +74,22 @@ def raised(api: Api) -> dict[str, Event]:
     return {event.name: event for event in Event.objects.order_by("-id")}
 
 
-@pytest.mark.parametrize("name", RENDERED)
 @pytest.mark.slow
-def test_example_equals_what_the_service_sends(raised: dict[str, Event], name: str):
-    sent = json.loads(envelope(raised[name]))
+def test_example_equals_what_the_service_sends(raised: dict[str, Event]):
+    for name in RENDERED:
+        sent = json.loads(envelope(raised[name]))
 
-    assert comparable(sent) == comparable(EXAMPLES[name])
-    assert list(sent) == list(EXAMPLES[name])
+        assert comparable(sent) == comparable(EXAMPLES[name]), name
+        assert list(sent) == list(EXAMPLES[name]), name
 
 
-@pytest.mark.parametrize("name", RENDERED)
-def test_sent_event_has_the_documented_shape(raised: dict[str, Event], name: str):
-    sent = json.loads(envelope(raised[name]))
+def test_sent_event_has_the_documented_shape(raised: dict[str, Event]):
+    for name in RENDERED:
+        sent = json.loads(envelope(raised[name]))
 
-    read = EVENTS[name].model_validate(sent)
+        read = EVENTS[name].model_validate(sent)
 
-    assert read.model_dump(mode="json", by_alias=True) == sent
+        assert read.model_dump(mode="json", by_alias=True) == sent, name
 
 
 def test_page_lists_all_events():
