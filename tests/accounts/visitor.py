@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from allauth.account.models import EmailAddress
@@ -13,6 +14,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from tests.world.members import PASSWORD
+from verification.accounts.sessions import BEGAN
 from verification.notifications.models import Notification
 
 LOGIN, SIGN_UP, RESET = (
@@ -52,6 +54,13 @@ def log_in(client: Client, email: str, password: str = PASSWORD, **more):
 
 def is_logged_in(client: Client) -> bool:
     return "_auth_user_id" in client.session
+
+
+def move_login_back(client: Client, by: timedelta) -> None:
+    """Let the client's session have begun so much earlier."""
+    session = client.session
+    session[BEGAN] -= int(by.total_seconds())
+    session.save()
 
 
 def path_mailed_to(email: str, kind: str) -> str:
