@@ -260,12 +260,10 @@ def test_alert_and_report_of_a_deleted_rule_do_not_link_it(api: Api, staff):
     report = Report.objects.get(pk=api.create(person())["id"])
     Report.objects.update(monitoring_id=alert.rule_id)
     link = f'href="{change_url(Rule.objects.get())}"'
-    pages = [change_url(alert), list_url(Alert), change_url(report)]
-    for page in pages:
-        assert link in read_page(staff, page), page
+    assert link in read_page(staff, list_url(Alert))
     Rule.objects.all().delete()
 
-    for page in pages:
+    for page in (change_url(alert), list_url(Alert), change_url(report)):
         html = read_page(staff, page)
         assert str(alert.rule_id) in html, page
         assert link not in html, page

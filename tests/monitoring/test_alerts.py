@@ -489,7 +489,7 @@ def test_check_that_fails_in_three_daily_runs_raises_one_alert(api: Api):
     run_days(api, 2)
     assert list_alerts(api) == []
 
-    run_days(api, 4)
+    run_days(api, 2)
 
     (alert,) = list_alerts(api)
     assert (alert["kind"], alert["severity"]) == ("NO_ANSWER", "WARNING")

@@ -340,10 +340,9 @@ INVALID_CONSENTS = [
 
 
 def test_invalid_consent_resumes_nothing(api: Api):
+    rule = store_rule(api)
+    withdrawn(api)
     for consent, at, code in INVALID_CONSENTS:
-        rule = store_rule(api)
-        withdrawn(api)
-
         problem = api.refused(f"/monitoring/{rule.pk}/resume", {"consent": consent})
 
         assert error_codes(problem)[at] == code, consent

@@ -9,8 +9,9 @@ from django.test import override_settings
 from django.utils.timezone import now
 
 from tests.fakes.paystack import paystack as paystack
-from tests.workspaces.test_commands import differences as find_by_command
-from tests.workspaces.test_commands import execute, run
+from tests.workspaces.test_commands import run
+from tests.workspaces.test_ledger_audit import differences as find_by_command
+from tests.workspaces.test_ledger_audit import execute
 from tests.world.clients import Api, create_lender
 from tests.world.payments import candidate_item, end_checkout, open_page
 from tests.world.refunds import (

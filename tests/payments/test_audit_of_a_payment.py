@@ -9,7 +9,8 @@ from tests.fakes.paystack import paystack as paystack
 from tests.payments.test_audit import _small_slices as _small_slices
 from tests.payments.test_audit import _the_ledger_adds_up as _the_ledger_adds_up
 from tests.payments.test_audit import differences
-from tests.workspaces.test_commands import execute, run
+from tests.workspaces.test_commands import run
+from tests.workspaces.test_ledger_audit import execute
 from tests.world.clients import Api
 from tests.world.payments import candidate_item, end_checkout, open_page
 from tests.world.refunds import (

@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
-from tests.workspaces.test_commands import differences, execute
+from tests.workspaces.test_ledger_audit import differences, execute
 from tests.world.clients import Api, person
 from tests.world.payments import (
     candidate_item,

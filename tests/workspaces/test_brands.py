@@ -144,8 +144,8 @@ TRICKS = [
 
 def test_line_with_a_trick_is_refused(workspace):
     for line, fault in TRICKS:
-        for field in ("contact_line", "contact_line_sw"):
-            assert refused(workspace, **{field: line}).faults == {field: fault}
+        lines = {"contact_line": line, "contact_line_sw": line}
+        assert refused(workspace, **lines).faults == dict.fromkeys(lines, fault)
 
 
 HOSTS = [
