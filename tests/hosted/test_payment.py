@@ -140,7 +140,6 @@ def test_paid_draft_waits_for_its_launch(api: Api):
 
 STATES_OF_CHECKS = [
     ("PENDING_CONSENT", False, "have not begun yet"),
-    ("RUNNING", False, "The checks have begun"),
     ("PARTIAL", False, "The checks have begun"),
     ("PARTIAL", True, "Some of the checks could be made"),
     ("READY", True, "The checks are done"),
@@ -172,7 +171,6 @@ def test_suspended_workspace_takes_no_payment(api: Api):
     refused = visitor.post("pay")
 
     assert "This cannot be paid at the moment" in page
-    assert "Hii haiwezi kulipwa kwa sasa" in in_kiswahili(visitor)
     assert "<form method" not in visitor.text()
     assert (refused.status_code, refused["Location"]) == (303, visitor.page)
     assert not Checkout.objects.exists()
@@ -196,13 +194,7 @@ def test_late_payment_of_a_suspended_workspace_counts(api: Api):
     page = visitor.reload()
     assert "You paid KES 250.00" in page
     assert "The checks are paused at the moment" in page
-    assert "Ukaguzi umesimama kwa sasa" in in_kiswahili(visitor)
     assert visitor.checkout.is_counted
-
-
-def in_kiswahili(visitor: Payer) -> str:
-    answer = visitor.browser.get(visitor.page, headers={"Accept-Language": "sw"})
-    return visible_text(answer.content.decode())
 
 
 def test_return_without_payment_shows_the_poll_and_pays_nothing(api: Api):
@@ -255,7 +247,7 @@ def test_failed_or_cancelled_payment_can_be_repeated(api: Api):
     assert "Nothing was taken" in page
     assert "Pay KES 250.00 by M-Pesa" in page
     # Payers who leave the provider can still pay, too.
-    assert visitor.choose("cancel") == visitor.page
+    assert visitor.choose("cancel", visitor.pay()) == visitor.page
     poll_providers()
     page = visitor.reads()
     assert "You left without paying" in page
@@ -333,7 +325,8 @@ def test_payer_pays_the_rest_of_a_part(api: Api):
     assert "KES 125.00 is missing" in page
     assert "KES 125.00 of KES 250.00 has come in" in page
     assert "Pay KES 125.00" in page
-    assert "KES 125.00 bado haijalipwa" in in_kiswahili(visitor)
+    assert "KES 125.00 bado haijalipwa" in visitor.reads(lang="sw")
+    visitor.get(lang="en")
 
     visitor.choose("pay")
     poll_providers()
@@ -377,7 +370,6 @@ def test_part_goes_back_while_the_workspace_is_suspended(api: Api):
     assert "This cannot be paid at the moment" in page
     assert "KES 125.00 of KES 250.00 has come in." in page
     assert "Give me KES 125.00 back" in page
-    assert "KES 125.00 kati ya KES 250.00 imeingia." in in_kiswahili(visitor)
 
     visitor.post("give-back")
 
@@ -414,7 +406,6 @@ def test_payment_is_closed_while_staff_review_a_currency(api: Api):
     page = visitor.reads()
     assert "A person looks at your payment" in page
     assert "USD 250.00 came in" in page
-    assert "Mtu anaangalia malipo yako" in in_kiswahili(visitor)
     assert "<form" not in visitor.text()
     assert visitor.post("pay")["Location"] == visitor.page
     assert Checkout.objects.count() == 1

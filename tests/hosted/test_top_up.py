@@ -84,18 +84,19 @@ def test_page_names_the_account_without_its_balance(api: Api):
     type(api.account).objects.filter(pk=api.account.pk).update(balance=0)
 
 
-@pytest.mark.parametrize("typed", ["5000", "5,000", "5 000.00", " 5000.0 "])
-def test_amount_is_read_as_people_write_it(api: Api, typed):
-    form = AmountForm(api.account, {"amount": typed})
+def test_amount_is_read_as_people_write_it(api: Api):
+    for typed in ("5000", "5,000", "5 000.00", " 5000.0 "):
+        form = AmountForm(api.account, {"amount": typed})
 
-    assert form.is_valid()
-    assert form.cleaned_data["amount"] == 5000
+        assert form.is_valid(), typed
+        assert form.cleaned_data["amount"] == 5000
 
 
 def test_top_up_raises_the_balance(api: Api):
     visitor = owner(api)
 
-    assert "We are asking whether you have paid" in paid(visitor, "pay", "5,000")
+    # The return replaces a lost event.
+    assert "We are asking whether you have paid" in paid(visitor, "lost", "5,000")
     poll_providers()
 
     page = reload(visitor)
@@ -157,15 +158,6 @@ def test_return_without_payment_says_so(api: Api):
 
     assert "Not paid yet" in reload(visitor)
     assert not LedgerEntry.objects.exists()
-
-
-def test_return_replaces_a_lost_event(api: Api):
-    visitor = owner(api)
-    paid(visitor, "lost")
-    poll_providers()
-
-    assert "was added to the balance" in reload(visitor)
-    assert LedgerEntry.objects.count() == 1
 
 
 def test_invalid_amount_is_an_error(api: Api):

@@ -114,8 +114,7 @@ def test_payer_cannot_ask_the_client_when_no_link_is_needed(api: Api, way: str):
         api.post(f"/reports/{visitor.report_id}/cancel")
     days = 0 if way == "open" else 15
     with time_machine.travel(now() + timedelta(days=days)):
-        visitor.open()
-        visitor.post("ask-client")
+        payment_links.ask_client(visitor.payment.pk, 1)
 
     assert link_requests(api, visitor) == ([], [])
 
