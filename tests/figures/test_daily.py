@@ -1,9 +1,7 @@
-"""Daily figures: they add up to the ledger and the exports, and follow late changes."""
+"""Daily figures: what each counts, and that they follow late changes."""
 
 from __future__ import annotations
 
-import csv
-from collections import Counter
 from datetime import date, timedelta
 from typing import Any
 
@@ -13,7 +11,7 @@ from django.db.models import Q, Sum
 from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
-from tests.world.clients import Api, erase, person
+from tests.world.clients import person
 from tests.world.corrections import (
     REASON,
     RIGHT,
@@ -22,28 +20,23 @@ from tests.world.corrections import (
     reviewer,
 )
 from tests.world.decisions import (
-    ADVERSE,
     APPROVE,
     DECLINE,
     create_ready_report,
     decide,
     deciding_api,
 )
-from tests.world.orders import REFUSED, create_report_with_status
-from tests.world.rules import raise_alert
 from tests.world.threads import run_at_once
 from verification.figures import daily
-from verification.figures.daily import count_changed_days, count_day
-from verification.figures.models import COUNTS, SUMS, DailyFigure, DueDay, Progress
+from verification.figures.daily import count_changed_days
+from verification.figures.models import COUNTS, SUMS, DailyFigure, Progress
 from verification.figures.summary import Days, read_figures
 from verification.jobs.models import Job
 from verification.privacy.corrections import correct, rerun, take
 from verification.reports.models import Report
 from verification.values.local_time import NAIROBI
-from workspaces.models import LedgerEntry
 
 OF_REPORTS = Q(check_name=None)
-OF_CHECKS = Q(check_name__isnull=False, all_packages=False)
 
 
 def today() -> date:
@@ -56,100 +49,10 @@ def total(name: str, **where: Any) -> int:
     return found.aggregate(total=Sum(name))["total"] or 0
 
 
-def export(api: Api, kind: str) -> list[dict[str, str]]:
-    days = {"from": f"{now():%Y-%m-%d}", "to": f"{now():%Y-%m-%d}"}
-    answer = api.get(f"/exports/{kind}", **days)
-    text = b"".join(answer.streaming_content).decode()
-    return list(csv.DictReader(text.splitlines()))
-
-
 def move_to_day(report_id: str, day: date) -> None:
     """Let the report be one that was created on another day."""
     at = now() - (today() - day)
     Report.objects.filter(pk=report_id).update(created_at=at)
-
-
-@pytest.fixture
-def busy(api: Api) -> Api:
-    """Return a client with reports of several states, decisions, and a correction."""
-    deciding = deciding_api(api)
-    report_id = create_wrong_report(api)
-    dispute(report_id)
-    adverse = api.create(person(idNumber=ADVERSE))["id"]
-    good = api.create(person(idNumber="22345678"))["id"]
-    api.create(person(idNumber=REFUSED))
-    create_report_with_status(api, "DRAFT")
-    discarded = create_report_with_status(api, "DRAFT")
-    assert api.post(f"/reports/{discarded}/cancel").status_code == 200
-    create_report_with_status(api, "PARTIAL ended")
-    create_report_with_status(api, "CANCELLED")
-    api.work()
-    decide(deciding, adverse, DECLINE)
-    decide(deciding, good, APPROVE)
-    raise_alert(api, report_id=good)
-    return deciding
-
-
-def test_counts_of_reports_agree_with_the_export(busy):
-    count_changed_days()
-
-    rows = export(busy, "reports")
-    states = Counter(row["status"] for row in rows)
-    levels = Counter(row["riskLevel"] for row in rows)
-    assert total("created") == len(rows)
-    # One of the drafts was discarded, and is no order.
-    assert total("drafts") == states["DRAFT"] + 1 > 1
-    assert total("ready") == states["READY"] > 0
-    assert total("partial") == states["PARTIAL"] > 0
-    assert total("failed") == states["FAILED"] > 0
-    assert total("cancelled") == states["CANCELLED"] - 1 > 0
-    assert total("low") == levels["LOW"] > 0
-    assert total("medium") == levels["MEDIUM"]
-    assert total("high") == levels["HIGH"] > 0
-
-
-def test_counts_of_checks_agree_with_the_export(busy):
-    count_changed_days()
-
-    exported = Counter(
-        (row["checkName"], row["status"])
-        for row in export(busy, "results")
-        if Report.objects.filter(pk=row["reportId"], launched_at=None).count() == 0
-    )
-    counted: Counter[tuple[str, str]] = Counter()
-    for row in DailyFigure.objects.filter(OF_CHECKS):
-        counted[row.check_name, "COMPLETED"] += row.ready
-        counted[row.check_name, "FAILED"] += row.failed
-        counted[row.check_name, "CANCELLED"] += row.cancelled
-        counted[row.check_name, "PENDING"] += (
-            row.created - row.ready - row.failed - row.cancelled
-        )
-    assert +counted == exported
-
-
-def test_spend_agrees_with_the_ledger(busy):
-    count_changed_days()
-
-    entries = LedgerEntry.objects.filter(account=busy.account)
-    sums = dict(entries.values_list("kind").annotate(Sum("amount")))
-    assert total("charged") == -sums["CHARGE"] * 100 > 0
-    assert total("reversed") == sums["REVERSAL"] * 100 > 0
-    of_checks = DailyFigure.objects.filter(OF_CHECKS)
-    assert of_checks.aggregate(Sum("charged"), Sum("reversed")) == {
-        "charged__sum": total("charged"),
-        "reversed__sum": total("reversed"),
-    }
-
-
-def test_decisions_alerts_and_corrections_agree_with_the_exports(busy):
-    count_changed_days()
-
-    decided = Counter(row["status"] for row in export(busy, "decisions"))
-    assert total("approved") == decided["APPROVED"] == 1
-    assert total("declined") == decided["DECLINED"] == 1
-    assert total("alerts") == len(export(busy, "alerts")) == 1
-    assert total("corrections") == 1
-    assert total("corrected") == 0
 
 
 def test_packages_are_counted_apart(api):
@@ -183,16 +86,6 @@ def test_turnaround_counts_each_completed_check_and_report(api):
         "KRA_PIN": 1,
         "CRB_SCORE": 1,
     }
-
-
-def test_job_that_runs_twice_changes_nothing(busy):
-    count_changed_days()
-    fields = [f.name for f in DailyFigure._meta.fields if f.name != "id"]
-    before = sorted(map(str, DailyFigure.objects.values(*fields)))
-    count_changed_days()
-
-    assert before == sorted(map(str, DailyFigure.objects.values(*fields)))
-    assert not DueDay.objects.exists()
 
 
 def test_decision_of_today_changes_the_day_of_its_report(api):
@@ -284,22 +177,6 @@ def test_run_that_is_stopped_is_continued(api, monkeypatch):
     assert total("created") == 3
 
 
-def test_figures_stay_when_reports_are_erased(busy):
-    report = Report.objects.get(risk_level="HIGH")
-    raise_alert(busy, report_id=report.pk)
-    count_changed_days()
-    names = [*COUNTS, "charged", "reversed"]
-    before = {name: total(name) for name in names}
-    assert before["high"] == 1
-    assert before["alerts"] == 2
-    erase(busy, str(report.pk))
-    report.refresh_from_db()
-    assert report.risk_level == "UNKNOWN"
-    count_day(busy.workspace.pk, busy.environment, today())
-
-    assert {name: total(name) for name in names} == before
-
-
 def test_another_client_is_counted_apart(api, another_api):
     api.create(person())
     another_api.create(person(), person(idNumber="22345678"))
@@ -319,11 +196,6 @@ def test_a_report_at_midnight_belongs_to_the_day_of_nairobi(api):
     assert total("created", day=date(2026, 4, 1)) == 1
 
 
-def test_a_day_costs_few_statements(busy, django_assert_max_num_queries):
-    with django_assert_max_num_queries(13):
-        count_day(busy.workspace.pk, busy.environment, today())
-
-
 FILL = """
 INSERT INTO figures_dailyfigure (workspace_id, environment, day, all_packages,
     check_name, {0}, turnaround_buckets, turnaround_counts, decision_buckets,
@@ -331,7 +203,7 @@ INSERT INTO figures_dailyfigure (workspace_id, environment, day, all_packages,
 SELECT %(workspace)s, 'sandbox', %(today)s - day, true,
     CASE WHEN number > 0 THEN 'CHECK_' || number END, {1}, '{{1,2}}', '{{3,4}}', '{{}}',
     '{{}}'
-FROM generate_series(0, 9999) AS day, generate_series(0, 10) AS number
+FROM generate_series(0, 999) AS day, generate_series(0, 10) AS number
 """
 
 
