@@ -115,10 +115,15 @@ def open_new_cases() -> None:
 
 
 def create_case(api: Api, id_number: str = "12345678", **item: Any) -> str:
-    """Let a report end in a workspace with a service level; return its id."""
+    """Let a report of one check end in a workspace with a service level.
+
+    Returns its id.
+    """
     if Workspace.objects.get(pk=api.workspace.pk).decision_hours is None:
         set_service_level(api)
-    report_id: str = api.create({**person(idNumber=id_number), **item})["id"]
+    item = {**person(idNumber=id_number), "checksRequested": ["IDENTITY"], **item}
+    report_id: str = api.create(item)["id"]
     api.work()
-    open_new_cases()
+    job = Job.objects.filter(function=JobName.OPEN_CASES).latest("id")
+    cases.open_cases(*job.arguments)
     return report_id
