@@ -4,7 +4,7 @@ import pytest
 
 from monitoring.models import Rule
 from tests.files.samples import pdf
-from tests.world.clients import Api, erase, person
+from tests.world.clients import Api, create_lender, erase, person
 from tests.world.console import ConsoleVisitor
 from tests.world.corrections import (
     REASON,
@@ -34,11 +34,23 @@ from verification.privacy.corrections import (
 from verification.privacy.models import Correction
 from verification.values.local_time import format_nairobi
 from workspaces.create import create_workspace
+from workspaces.models import Workspace
+
+
+@pytest.fixture(scope="module")
+def disputed(module_transaction: None) -> Correction:
+    """A correction that waits, which the tests of this module share."""
+    return dispute(create_wrong_report(Api(create_lender(), "sandbox")))
 
 
 @pytest.fixture
-def correction(api: Api) -> Correction:
-    return dispute(create_wrong_report(api))
+def workspace(disputed: Correction, db: None) -> Workspace:
+    return Workspace.objects.get()
+
+
+@pytest.fixture
+def correction(disputed: Correction, workspace: Workspace) -> Correction:
+    return Correction.objects.get(pk=disputed.pk)
 
 
 def decide(owner: ConsoleVisitor, correction: Correction, decision: str) -> list[str]:

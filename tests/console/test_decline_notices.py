@@ -11,6 +11,7 @@ from pypdf import PdfReader
 from tests.world.clients import Api
 from tests.world.decisions import Officer
 from tests.world.notices import create_report, decline, deliver, wait
+from tests.world.threads import start_and_block, uncommitted
 from verification.backoffice.models import AuditEvent
 from verification.decisions.models import (
     AdverseNotice,
@@ -172,6 +173,17 @@ def test_owner_sets_the_waiting_time(owner, api: Api):
 
     assert NoticeRule.objects.get().waiting_days == 5
     assert AuditEvent.objects.filter(action="notice-settings.changed").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rules_that_two_members_save_at_once_are_kept(transactional_db, owner):
+    def save(days: str) -> None:
+        assert owner.post("settings-notices", {"waiting_days": days}).status_code == 303
+
+    with uncommitted(lambda: save("5")):
+        second = start_and_block(lambda: save("6"))
+    second.result()
+    assert NoticeRule.objects.get().waiting_days == 6
 
 
 def test_member_takes_a_waiting_decline_back(owner, api: Api):
