@@ -10,11 +10,10 @@ from prometheus_client import REGISTRY
 from tests.world.clients import ATTESTED, HOSTED, Api, person
 from tests.world.console import ConsoleVisitor
 from tests.world.logs import log_lines as log_lines
-from verification.console.base import PAGE_SIZE
 from verification.db.ids import first_id_at, time_of_id, uuid7
 from verification.values.clock import now
 from verification.values.local_time import NAIROBI
-from verification.web.request_records import MAX_WAITING, RecordWriter, writer
+from verification.web.request_records import RecordWriter, writer
 from workspaces import keys
 from workspaces.api_requests import AHEAD, RETENTION, purge_api_requests
 from workspaces.models import ApiRequest
@@ -139,14 +138,11 @@ def answered(api: Api) -> Api:
 
 
 FILTERED = [
-    ({}, 5),
-    ({"outcome": "2"}, 3),
+    ({"outcome": "2", "since": "1969-01-01T00:00", "until": "9999-12-31T23:59"}, 3),
     ({"problem": "validation-failed"}, 1),
     ({"route": "api/v1/reports/<uuid:reportId>/launch"}, 1),
     ({"since": "2999-01-01T00:00"}, 0),
-    ({"since": "1969-01-01T00:00", "until": "9999-12-31T23:59"}, 5),
     ({"until": "2020-01-01T00:00"}, 0),
-    ({"outcome": "4", "route": "api/v1/reports"}, 1),
     ({"before": "no id"}, 5),
 ]
 
@@ -183,8 +179,9 @@ def test_wrong_filters_show_errors(owner):
     assert "<title>Error:" in owner.page("requests", query=query)
 
 
-def test_further_page_continues_after_the_first(owner, api):
-    for _ in range(PAGE_SIZE + 3):
+def test_further_page_continues_after_the_first(owner, api, monkeypatch):
+    monkeypatch.setattr("verification.console.api_requests.PAGE_SIZE", 2)
+    for _ in range(3):
         api.get("/reports")
     writer.flush()
 
@@ -192,8 +189,8 @@ def test_further_page_continues_after_the_first(owner, api):
     (older,) = re.findall(r'href="(\?[^"]*)" rel="next"', first)
     second = owner.http.get(owner.url("requests") + older.replace("&amp;", "&"))
     rows = ROW.findall(second.content.decode())
-    assert len(ROW.findall(first)) == PAGE_SIZE
-    assert len(rows) == 3
+    assert len(ROW.findall(first)) == 2
+    assert len(rows) == 1
     assert not set(rows) & set(ROW.findall(first))
 
 
@@ -280,11 +277,12 @@ def test_batches_of_any_size_are_written(api, number):
     assert ApiRequest.objects.filter(reasons=["a", "b"]).count() == number
 
 
-def test_full_buffer_drops_and_counts(api):
+def test_full_buffer_drops_and_counts(api, monkeypatch):
+    monkeypatch.setattr("verification.web.request_records.MAX_WAITING", 2)
     before = REGISTRY.get_sample_value(DROPPED)
     ours = RecordWriter()
 
-    for _ in range(MAX_WAITING + 2):
+    for _ in range(4):
         ours.add(row_of(api.key.pk))
 
     assert REGISTRY.get_sample_value(DROPPED) == before + 2
