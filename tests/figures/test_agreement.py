@@ -20,6 +20,7 @@ from verification.figures.models import COUNTS, DailyFigure, DueDay
 from verification.reports.models import Report
 from workspaces.models import LedgerEntry
 
+pytestmark = pytest.mark.django_db
 OF_CHECKS = Q(check_name__isnull=False, all_packages=False)
 
 
