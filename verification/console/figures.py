@@ -1,7 +1,5 @@
 """Figures: how many reports, with which outcome, how fast, and for how much."""
 
-import csv
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
@@ -19,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.api.authentication import EXPORTS_PER_MINUTE
 from verification.api.exports import MAX_DAYS
+from verification.batches.spreadsheet import CSV, MEDIA_TYPES, write_sheet
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.checks.packages import find_packages
 from verification.console.base import Place, Text, member_required
@@ -52,8 +51,7 @@ from verification.figures.summary import (
     read_figures,
     read_state,
 )
-from verification.values.formats import escape_formula
-from verification.web.pages import REQUIRED_ERROR
+from verification.web.pages import REQUIRED_ERROR, attachment
 
 # The choice of reports without one
 NO_PACKAGE = "none"
@@ -214,16 +212,10 @@ def download(place: Place) -> HttpResponse:
     if not form.is_valid():
         return place.render("figures", {"form": form, "state": None}, status=400)
     days: Days = form.cleaned_data["days"]
-    name = f"figures-{days.first}-{days.last}.csv"
-    answer = HttpResponse(
-        # By the mark spreadsheets know UTF-8.
-        BOM_UTF8,
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
     rows = daily_rows(place.account, days, form.cleaned_data["package_name"])
-    csv.writer(answer).writerows([CSV_COLUMNS, *map(_csv_row, rows.iterator())])
-    return answer
+    content = write_sheet(CSV, CSV_COLUMNS, map(_csv_row, rows.iterator()))
+    name = f"figures-{days.first}-{days.last}.csv"
+    return attachment(content, name, MEDIA_TYPES[CSV])
 
 
 def _form(place: Place) -> FiguresForm:
@@ -240,9 +232,9 @@ def _csv_row(row: DailyFigure) -> list[Any]:
     counts = dict(zip(row.turnaround_buckets, row.turnaround_counts, strict=True))
     times = [percentile(counts, percent) for percent in (50, 95)]
     return [
-        row.day,
-        escape_formula(row.package or ""),
-        escape_formula(row.check_name or ""),
+        row.day.isoformat(),
+        row.package,
+        row.check_name,
         *(getattr(row, name) for name in COUNTS),
         f"{Decimal(row.charged) / 100:.2f}",
         f"{Decimal(row.reversed) / 100:.2f}",
