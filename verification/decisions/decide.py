@@ -198,7 +198,8 @@ def decide(
     report = lock_report(client, report_id)
     if maker.member:
         lock_member(maker.member.pk, report.workspace_id, Permission.DECIDE_REPORTS)
-    _require_decidable(report)
+    if obstacle := obstacle_of(report):
+        raise ReportDecisionRefused(obstacle, report.status)
     _require_present(report, new.replaces)
     reasons = _read_reasons(report, new)
     at = now()
@@ -537,11 +538,6 @@ def names_of(decisions: Iterable[Decision]) -> dict[int, str]:
     users = {one.made_by_user for one in rows} | {one.second_by_user for one in rows}
     found = User.objects.filter(pk__in=[user for user in users if user is not None])
     return {user.pk: user.get_full_name() for user in found}
-
-
-def _require_decidable(report: Report) -> None:
-    if obstacle := obstacle_of(report):
-        raise ReportDecisionRefused(obstacle, report.status)
 
 
 def obstacle_of(report: Report) -> Obstacle | None:

@@ -1,6 +1,6 @@
 """Applications to go live: their transitions, members' verbs, the company's report."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -159,7 +159,10 @@ def begin_again(member: Member, by: ActingUser) -> Application:
         company_name=before.company_name,
         details=before.details or {},
     )
-    _copy_documents(before.documents.all(), application)
+    # The copies name the same files.
+    for document in before.documents.all():
+        copied = {name: getattr(document, name) for name in COPIED_FIELDS}
+        Document.objects.create(application=application, **copied)
     _record("begun-again", by, application)
     return application
 
@@ -267,13 +270,6 @@ def _changed_fields(
 def _record(what: str, by: ActingUser, application: Application, *fields: str) -> None:
     action = f"{audit.noun(application)}.{what}"
     audit.record(action, by.actor, application, fields=fields)
-
-
-def _copy_documents(documents: Iterable[Document], application: Application) -> None:
-    """Copy the rows of documents; the copies name the same files."""
-    for document in documents:
-        copied = {name: getattr(document, name) for name in COPIED_FIELDS}
-        Document.objects.create(application=application, **copied)
 
 
 @transaction.atomic
