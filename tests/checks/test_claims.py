@@ -1,6 +1,7 @@
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from django.db import connection
@@ -25,6 +26,7 @@ from verification.checks.results import Retry, record_outcomes
 from webhooks.models import Event
 
 FOUND, NOT_FOUND = found(5), found(80)
+LATE_ENDINGS = [NOT_FOUND, FAILED, Retry(now(), tries=3)]
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def claim_one():
 
 @pytest.mark.django_db(transaction=True)
 def test_two_workers_claim_different_checks(api):
-    api.create(*[person(idNumber=str(20000000 + n)) for n in range(60)])
+    api.create(*[person(idNumber=str(20000000 + n)) for n in range(30)])
     claimed, lock = [], threading.Lock()
 
     def work(_):
@@ -50,7 +52,7 @@ def test_two_workers_claim_different_checks(api):
 
     assert run_at_once(4, work) == [None] * 4
 
-    assert len(claimed) == len(set(claimed)) == 180
+    assert len(claimed) == len(set(claimed)) == 90
 
 
 @pytest.mark.parametrize("join", ["nestloop", "mergejoin"])
@@ -100,8 +102,9 @@ def test_check_of_a_dead_worker_is_claimed_after_its_lease(one_check):
     assert second.started_at == first.started_at - HOUR
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Retry(now(), tries=3)])
+@pytest.mark.parametrize(
+    ("ending", "is_first"), [*product(LATE_ENDINGS, [True]), (FAILED, False)]
+)
 def test_late_answer_is_ignored_after_a_newer_claim(one_check, ending, is_first):
     late = claim_one()
     let_time_pass()
@@ -116,28 +119,28 @@ def test_late_answer_is_ignored_after_a_newer_claim(one_check, ending, is_first)
     assert "REVERSAL" not in ledger_totals()
 
 
-@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Retry(now(), tries=3)])
-def test_late_worker_overwrites_no_result(one_check, ending):
+def test_late_worker_overwrites_no_result(one_check):
     late = claim_one()
     let_time_pass()
     record_outcomes([(claim_one(), FOUND)], definitions())
     before = snapshot_tables()
 
-    record_outcomes([(late, ending)], definitions())
+    for ending in LATE_ENDINGS:
+        record_outcomes([(late, ending)], definitions())
 
-    assert snapshot_tables() == before
+        assert snapshot_tables() == before, ending
 
 
-@pytest.mark.parametrize("ending", [NOT_FOUND, FAILED, Retry(now(), tries=3)])
-def test_late_worker_writes_nothing_during_another_claim(one_check, ending):
+def test_late_worker_writes_nothing_during_another_claim(one_check):
     late = claim_one()
     let_time_pass()
     in_time = claim_one()
     before = snapshot_tables()
 
-    record_outcomes([(late, ending)], definitions())
+    for ending in LATE_ENDINGS:
+        record_outcomes([(late, ending)], definitions())
 
-    assert snapshot_tables() == before
+        assert snapshot_tables() == before, ending
     record_outcomes([(in_time, FOUND)], definitions())
     assert only_result().score == 5
 
@@ -179,6 +182,9 @@ def test_sixth_claim_without_an_outcome_fails_the_check(api, one_check, log_line
     assert ledger_totals() == {"CHARGE": -50, "REVERSAL": 50}
     assert Event.objects.filter(name="check.failed").count() == 1
     assert any(result["id"] in line["message"] for line in log_lines())
+    api.post(f"/reports/{one_check['id']}/retry")
+    api.work()
+    assert api.report(one_check["id"])["status"] == "READY"
 
 
 def test_fifth_claim_without_an_outcome_calls_the_source(api, one_check):
@@ -189,19 +195,6 @@ def test_fifth_claim_without_an_outcome_calls_the_source(api, one_check):
     api.work()
 
     assert api.report(one_check["id"])["status"] == "READY"
-
-
-def test_abandoned_check_can_be_retried(api, one_check):
-    for _ in range(5):
-        claim(10)
-        let_time_pass()
-    api.work()
-
-    api.post(f"/reports/{one_check['id']}/retry")
-    api.work()
-
-    assert api.report(one_check["id"])["status"] == "READY"
-    assert ledger_totals() == {"CHARGE": -100, "REVERSAL": 50}
 
 
 def test_pending_answers_do_not_count_as_dead_workers(one_check):

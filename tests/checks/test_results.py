@@ -58,7 +58,7 @@ def test_outcome_is_recorded_with_report_money_and_events(api):
     entry = LedgerEntry.objects.get(kind="REVERSAL")
     last = Event.objects.exclude(name="report.created")
     assert report.status == "FAILED"
-    assert entry.result_id == result.pk
+    assert (entry.result_id, entry.actor) == (result.pk, ENGINE)
     assert events() == [
         ("check.failed", f"{result.pk}:1"),
         ("report.created", ordered["id"]),
@@ -115,7 +115,6 @@ def test_outcome_is_not_recorded_without_its_reversal(api):
         Completed(5, FINDING | {"details": {"seen": object()}}),
         Completed(5, {}),
         Failed("ACME\0DOWN", "", retryable=True),
-        Failed("ACME_DOWN", "x" * 301, retryable=True),
     ],
     ids=[
         "event refused",
@@ -124,23 +123,22 @@ def test_outcome_is_not_recorded_without_its_reversal(api):
         "no JSON",
         "no summary",
         "NUL",
-        "too long",
     ],
 )
 def test_bad_outcome_does_not_stop_the_others(api, bad):
-    api.create(*[one_check(number) for number in range(5)])
-    claims = claim(5)
+    api.create(*[one_check(number) for number in range(3)])
+    claims = claim(3)
     if bad is FOUND:
-        take_place_of_event(api, "check.completed", f"{claims[2].result_id}:1")
+        take_place_of_event(api, "check.completed", f"{claims[1].result_id}:1")
 
-    ends = [(claimed, FOUND) for claimed in claims]
-    record_outcomes([*ends[:2], (claims[2], bad), *ends[3:]], definitions())
+    before, middle, after = ((claimed, FOUND) for claimed in claims)
+    record_outcomes([before, (middle[0], bad), after], definitions())
 
     still = CheckResult.objects.get(status="RUNNING")
-    assert still.pk == claims[2].result_id
+    assert still.pk == claims[1].result_id
     assert still.claims == 1
-    assert CheckResult.objects.filter(status="COMPLETED").count() == 4
-    assert Event.objects.filter(name="report.ready").count() == 4
+    assert CheckResult.objects.filter(status="COMPLETED").count() == 2
+    assert Event.objects.filter(name="report.ready").count() == 2
 
 
 def test_outcome_that_is_never_recorded_fails_the_check(api):
@@ -236,14 +234,6 @@ def test_outcomes_of_many_workspaces_are_recorded_together(api, another_api, liv
     for account in Account.objects.all():
         assert account.balance == 0
     assert LedgerEntry.objects.filter(kind="REVERSAL").count() == 2
-
-
-def test_actor_of_a_reversal_is_the_engine(api):
-    api.create(one_check())
-
-    record_outcomes([(claimed, FAILED) for claimed in claim(1)], definitions())
-
-    assert LedgerEntry.objects.get(kind="REVERSAL").actor == ENGINE
 
 
 def test_check_that_took_months_is_recorded(api):

@@ -66,7 +66,7 @@ def test_last_digit_decides_the_outcome_of_each_check(api):
     CheckDefinition.objects.update(active=True)
     # Every number with one check, as `tests/providers` asks the source of each
     first, *others = CATALOGUE
-    cases = [*product([first], ENDS), *product(others, (1, 3, 8))]
+    cases = [*product([first], ENDS), *product(others, (3, 8))]
     ordered = api.create(*(order(*case) for case in cases))
 
     run(api)

@@ -1,6 +1,7 @@
+import pytest
 from django.utils.timezone import now, timedelta
 
-from tests.world.clients import person
+from tests.world.clients import Api, person
 from tests.world.orders import create_report_with_status
 from tests.world.staff import change_url, list_url, listed_ids, read_page, reveal
 from verification.checks.models import CheckResult
@@ -9,6 +10,16 @@ from verification.payments.models import Payment
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.models import LedgerEntry
+
+
+@pytest.fixture
+def rows(api: Api) -> Api:
+    """Create a report with results, and one that a third party pays."""
+    api.create(person(idNumber="98765432"))
+    payer = {"name": "Amina", "email": "amina@payer.test"}
+    api.create({**person(), "paymentMode": "THIRD_PARTY", "payer": payer})
+    api.work()
+    return api
 
 
 def test_report_page_shows_its_whole_history(
@@ -60,9 +71,9 @@ def test_report_and_its_rows_are_found_by_id_and_reference(rows, superuser):
     assert len(listed_ids(superuser, Event, q=str(wanted.pk))) >= 5
 
 
-def test_stuck_filter_finds_stuck_reports(rows, superuser):
-    stuck = rows.create(person(idNumber="22222222"))
-    rows.create(person(idNumber="33333333"))
+def test_stuck_filter_finds_stuck_reports(api, superuser):
+    stuck = api.create(person(idNumber="22222222"))
+    api.create(person(idNumber="33333333"))
     hours_ago = now() - timedelta(hours=2)
     Report.objects.filter(pk=stuck["id"]).update(updated_at=hours_ago)
 

@@ -46,9 +46,9 @@ def test_hosted_report_is_charged_when_created(api: Api):
 
 
 def test_sandbox_money_has_no_limit(api: Api):
-    api.create(*[two_checks()] * 30)
+    api.create(*[two_checks()] * 3)
 
-    assert api.account.balance == -3_000
+    assert api.account.balance == -300
 
 
 def test_sandbox_charges_leave_the_live_balance(api: Api, live_api: Api):
@@ -60,7 +60,7 @@ def test_sandbox_charges_leave_the_live_balance(api: Api, live_api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("reports", [1, 2, 60], ids=["alone", "together", "by COPY"])
+@pytest.mark.parametrize("reports", [1, 60], ids=["alone", "by COPY"])
 def test_insufficient_balance_creates_nothing(live_api: Api, reports: int):
     top_up_account(live_api, reports * 300 - 1)
     before = count_rows()
@@ -133,20 +133,16 @@ def test_postpaid_account_has_no_limit(postpaid_api: Api):
     assert postpaid_api.account.balance == -3000
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("reports", [1, 60], ids=["alone", "by COPY"])
-def test_order_beyond_the_ceiling_is_refused(postpaid_api: Api, reports: int):
-    Account.objects.filter(pk=postpaid_api.account.pk).update(ceiling=reports * 300)
-    postpaid_api.create(*[company()] * reports)
+def test_order_beyond_the_ceiling_is_refused(postpaid_api: Api):
+    Account.objects.filter(pk=postpaid_api.account.pk).update(ceiling=300)
+    postpaid_api.create(company())
     before = count_rows()
 
-    answer = postpaid_api.post("/reports", {"reports": [company()] * reports})
+    answer = postpaid_api.post("/reports", {"reports": [company()]})
 
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (402, "insufficient-balance")
-    assert (
-        f"owes KES {reports * 300}.00, of KES {reports * 300}.00" in problem["detail"]
-    )
+    assert "owes KES 300.00, of KES 300.00" in problem["detail"]
     assert "ceiling" in problem["detail"]
     assert count_rows() == before
 
@@ -200,21 +196,21 @@ def test_charges_keep_cents(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_balance_for_10_pays_10_of_40_concurrent_requests(live_api: Api):
-    top_up_account(live_api, 10 * 300 + 100)
+def test_balance_for_4_pays_4_of_16_concurrent_requests(live_api: Api):
+    top_up_account(live_api, 4 * 300 + 100)
 
     def order(_: int) -> int:
         return live_api.post("/reports", {"reports": [company()]}).status_code
 
     # Each with a connection of its own, which all have before the first one orders.
-    answered = Counter(run_at_once(40, order, connected=True))
+    answered = Counter(run_at_once(16, order, connected=True))
 
-    assert answered == {201: 10, 402: 30}
+    assert answered == {201: 4, 402: 12}
     assert live_api.account.balance == 100
-    assert Report.objects.count() == 10
+    assert Report.objects.count() == 4
     assert movements(live_api) == [
-        ("TOP_UP", 3_100, None),
-        *[("CHARGE", -300, 1)] * 10,
+        ("TOP_UP", 1_300, None),
+        *[("CHARGE", -300, 1)] * 4,
     ]
 
 

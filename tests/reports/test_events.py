@@ -68,24 +68,6 @@ COMPLETED, FAILED = "check.completed", "check.failed"
 CREATED = "report.created"
 
 
-def test_each_event_is_recorded_once(api: Api):
-    for status, events in [
-        ("DRAFT", [CREATED]),
-        ("PENDING_CONSENT", [CREATED]),
-        ("PENDING_PAYMENT", [CREATED]),
-        ("PARTIAL on the way", [CREATED, COMPLETED]),
-        ("PARTIAL ended", [CREATED, FAILED, COMPLETED, "report.failed"]),
-        ("READY", [CREATED, COMPLETED, COMPLETED, "report.ready"]),
-        ("FAILED", [CREATED, FAILED, FAILED, "report.failed"]),
-        ("CANCELLED", [CREATED]),
-    ]:
-        report_id = create_report_with_status(api, status)
-
-        assert event_names(report_id) == events, status
-        api.work()
-        assert event_names(report_id) == events, status
-
-
 def test_launch_of_a_draft_records_no_second_creation(api: Api):
     report = api.create(two_checks(), draft=True)
     api.post(f"/reports/{report['id']}/draft", {"purpose": "Other"})

@@ -1,37 +1,7 @@
-from typing import Any
-
 from tests.world.clients import Api, company, person
-from tests.world.orders import STATUSES, create_report_with_status, two_checks
-from verification.api.report_shapes import (
-    CheckResultBody,
-    ConsentState,
-    PaymentState,
-    ReportBody,
-    SubjectBody,
-)
+from tests.world.orders import create_report_with_status, two_checks
 from verification.checks.models import CheckDefinition
 from verification.reports.models import Report
-
-
-def members(shape: Any) -> set[str]:
-    return {field.alias for field in shape.model_fields.values()}
-
-
-def test_report_has_all_members_in_every_status(api: Api):
-    for status in STATUSES:
-        report = api.report(create_report_with_status(api, status))
-
-        assert set(report) == members(ReportBody), status
-        assert set(report["subject"]) == members(SubjectBody) | (
-            {"kraPin"} if "PARTIAL" in status else set()
-        )
-        assert set(report["consentState"]) == members(ConsentState), status
-        assert set(report["paymentState"]) == members(PaymentState), status
-        for result in report["checkResults"]:
-            assert set(result) == members(CheckResultBody)
-        assert bool(report["completedAt"]) == (
-            status in {"PARTIAL ended", "READY", "FAILED", "CANCELLED"}
-        )
 
 
 def test_results_are_in_the_order_of_the_request(api: Api):

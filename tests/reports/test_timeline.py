@@ -16,39 +16,6 @@ def timeline(api: Api, report_id: str) -> list[dict]:
     return answer.json()["events"]
 
 
-CREATED, ENDED = ("created", "key"), ("check ended", "engine")
-STORIES = {
-    "DRAFT": [(None, "DRAFT", *CREATED)],
-    "PENDING_CONSENT": [(None, "PENDING_CONSENT", *CREATED)],
-    "PENDING_PAYMENT": [(None, "PENDING_PAYMENT", *CREATED)],
-    "RUNNING": [(None, "RUNNING", *CREATED)],
-    "PARTIAL on the way": [
-        (None, "RUNNING", *CREATED),
-        ("RUNNING", "PARTIAL", *ENDED),
-    ],
-    "PARTIAL ended": [(None, "RUNNING", *CREATED), ("RUNNING", "PARTIAL", *ENDED)],
-    "READY": [(None, "RUNNING", *CREATED), ("RUNNING", "READY", *ENDED)],
-    "FAILED": [(None, "RUNNING", *CREATED), ("RUNNING", "FAILED", *ENDED)],
-    "CANCELLED": [
-        (None, "RUNNING", *CREATED),
-        ("RUNNING", "CANCELLED", "cancelled", "key"),
-    ],
-}
-
-
-def test_timeline_has_each_move_with_trigger_and_actor(api: Api):
-    for status in STORIES:
-        moves = timeline(api, create_report_with_status(api, status))
-
-        assert [
-            (m["from"], m["to"], m["trigger"], m["actor"].split()[0]) for m in moves
-        ] == STORIES[status]
-        assert all(set(move) == MEMBERS for move in moves), status
-
-
-MEMBERS = {"id", "from", "to", "trigger", "actor", "createdAt"}
-
-
 def test_timeline_names_the_api_key(api: Api):
     report = api.create(two_checks(), draft=True)
     other = Api(api.workspace, "sandbox")
