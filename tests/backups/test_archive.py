@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,10 +20,10 @@ import pytest
 from django.conf import settings
 from django.core.files.storage import FileSystemStorage
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
-from django.test import Client
+from django.test import Client, override_settings
 from django.utils.timezone import now
 
 from tests.configuration.test_refusals_to_start import database_url
@@ -71,6 +72,34 @@ def url(db: None, settings: Any, tmp_path: Path) -> str:
     url = database_url("postgres", connection.settings_dict["NAME"])
     settings.DATABASE_DIRECT_URL = url
     return url
+
+
+@pytest.fixture(scope="module")
+def backup_of_the_module(
+    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: Any
+) -> Path:
+    folder = tmp_path_factory.mktemp("backup")
+    put(folder / "docs", **{"erasures/2026-11/a.json": b"{}"})
+    with (
+        django_db_blocker.unblock(),
+        transaction.atomic(),
+        override_settings(
+            STORAGES=settings.STORAGES | {"documents": storage_of(folder / "docs")},
+            DATABASE_DIRECT_URL=database_url(
+                "postgres", connection.settings_dict["NAME"]
+            ),
+        ),
+    ):
+        made = write_backup(folder / "backups")
+        transaction.set_rollback(True)
+    return made
+
+
+@pytest.fixture
+def made(url: str, backup_of_the_module: Path, tmp_path: Path) -> Path:
+    """A copy of a backup of the database without rows, for the test to change."""
+    copy = tmp_path / "backups" / backup_of_the_module.name
+    return shutil.copytree(backup_of_the_module, copy)
 
 
 @pytest.fixture
@@ -125,7 +154,6 @@ def test_backup_fails_when_the_folder_of_the_documents_is_not_mounted(
     transactional_db: None, url: str, workspace: Workspace, tmp_path: Path
 ):
     draft(create_member(workspace, "OWNER"))
-    write_backup(tmp_path / "backups")
     (tmp_path / "docs").rename(tmp_path / "elsewhere")
 
     with pytest.raises(BackupError, match=r"none of the \d documents .* mounted"):
@@ -235,11 +263,7 @@ def test_password_of_a_key_is_not_shown_to_others(
     assert not list((tmp_path / "backups").iterdir())
 
 
-def test_backup_names_the_newest_migrations_whatever_their_names(
-    url: str, tmp_path: Path
-) -> None:
-    made = write_backup(tmp_path / "backups")
-
+def test_backup_names_the_newest_migrations_whatever_their_names(made: Path) -> None:
     named = json.loads((made / "manifest.json").read_text())["migrations"]
     newest = MigrationLoader(None).graph.leaf_nodes()
     assert named == {app: [name] for app, name in newest}
@@ -269,10 +293,9 @@ def test_backup_names_migrations_of_a_later_version(
     ("name", "is_known"), [("0005_rights", True), ("0006_later", False)]
 )
 def test_manifest_of_the_first_format_is_read(
-    url: str, tmp_path: Path, name: str, is_known: bool
+    made: Path, name: str, is_known: bool
 ) -> None:
     """It names one migration of each app, and that may have been replaced since."""
-    made = write_backup(tmp_path / "backups")
     change_manifest(made, format=1, migrations={"webhooks": name})
 
     if is_known:
@@ -290,9 +313,8 @@ def change_manifest(backup: Path, **members: Any) -> None:
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | members))
 
 
-def test_backup_that_somebody_else_wrote_is_refused(url: str, tmp_path: Path):
+def test_backup_that_somebody_else_wrote_is_refused(made: Path):
     """A dump is a list of statements, and whoever can write it can hash it, too."""
-    made = write_backup(tmp_path / "backups")
     toc = made / "database/toc.dat"
     toc.write_bytes(toc.read_bytes() + b"DROP TABLE reports_report;")
     files = json.loads((made / "manifest.json").read_text())["files"]
@@ -304,10 +326,9 @@ def test_backup_that_somebody_else_wrote_is_refused(url: str, tmp_path: Path):
 
 
 def test_backup_of_a_former_lookup_key_is_restored_with_that_one(
-    url: str, tmp_path: Path, settings: Any
+    made: Path, settings: Any
 ) -> None:
     """With the newer one a restore would stop before it erases again."""
-    made = write_backup(tmp_path / "backups")
     former = settings.LOOKUP_KEY
     settings.LOOKUP_KEY = (*former, b"n" * 32)
 
@@ -317,17 +338,15 @@ def test_backup_of_a_former_lookup_key_is_restored_with_that_one(
     assert read_backup(made).is_sealed
 
 
-def test_file_that_the_backup_did_not_write_is_refused(url: str, tmp_path: Path):
+def test_file_that_the_backup_did_not_write_is_refused(made: Path):
     """A file of the journal would erase the reports that it names."""
-    made = write_backup(tmp_path / "backups")
     (made / "documents/erasures/2026-11/b.json").write_text("{}")
 
     with pytest.raises(BackupError, match=r"did not write .*erasures/2026-11/b\.json"):
         read_backup(made)
 
 
-def test_link_in_a_backup_is_refused(url: str, tmp_path: Path):
-    made = write_backup(tmp_path / "backups")
+def test_link_in_a_backup_is_refused(made: Path, tmp_path: Path):
     document = made / "documents/erasures/2026-11/a.json"
     (tmp_path / "secret").write_bytes(document.read_bytes())
     document.unlink()
@@ -356,10 +375,9 @@ def test_folder_without_a_manifest_is_no_backup(tmp_path: Path, manifest: str):
 
 
 def test_backup_of_1_0_is_restored_after_a_way_back(
-    url: str, settings: Any, tmp_path: Path, new_database: str
+    made: Path, settings: Any, new_database: str
 ) -> None:
     """It counts each partition beside the table that has its rows."""
-    made = write_backup(tmp_path / "backups")
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'"
@@ -373,14 +391,9 @@ def test_backup_of_1_0_is_restored_after_a_way_back(
 
 
 def test_nothing_starts_on_a_database_whose_restore_was_interrupted(
-    url: str,
-    settings: Any,
-    tmp_path: Path,
-    new_database: str,
-    monkeypatch: pytest.MonkeyPatch,
+    made: Path, settings: Any, new_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows may be there without their constraints."""
-    made = write_backup(tmp_path / "backups")
     settings.DATABASE_DIRECT_URL = new_database
     monkeypatch.setattr(archive, "_run", interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -455,10 +468,9 @@ def test_interrupted_restore_leaves_no_half_of_a_document(
 
 
 def test_restore_into_a_missing_database_is_refused_with_advice(
-    url: str, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+    made: Path, url: str, settings: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DATABASE_URL", url)
-    made = write_backup(tmp_path / "backups")
     settings.DATABASE_DIRECT_URL = database_url("postgres", "missing")
 
     with pytest.raises(OperationalError) as refused:
@@ -467,6 +479,7 @@ def test_restore_into_a_missing_database_is_refused_with_advice(
     assert "create that database" in startup.explain_error(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
 )

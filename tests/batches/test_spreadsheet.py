@@ -238,7 +238,6 @@ def test_workbook_that_unpacks_to_much_is_refused():
 @pytest.mark.parametrize(
     ("part", "end", "elements"),
     [
-        ("xl/styles.xml", b"</cellXfs>", b"<xf/>" * 2_000_000),
         ("xl/styles.xml", b"</fonts>", b"<font/>" * 100_000),
         ("xl/workbook.xml", b"</sheets>", b"<sheet/>" * 100_000),
         (SHEET, b"</sheetData>", b"<row>" + b"<c/>" * 2_000_000 + b"</row>"),
@@ -258,6 +257,7 @@ def test_workbook_with_very_many_elements_is_refused_before_it_is_read(
     assert used.ru_utime + used.ru_stime - begun.ru_utime - begun.ru_stime < 1
 
 
+@pytest.mark.slow
 def test_large_workbook_of_a_member_is_read():
     header = [f"Heading {number}" for number in range(100)]
     rows = [[f"Person {n}" for _ in header] for n in range(500)]
@@ -274,11 +274,11 @@ def test_workbook_with_a_document_type_is_refused():
     assert fault_of("a.xlsx", damaged) == Fault.DAMAGED
 
 
-@pytest.mark.parametrize("row", [b'<row r="1000000000"/>', b"<row/>" * 1_000_000])
+@pytest.mark.parametrize("row", [b'<row r="1000000000"/>', b"<row/>" * MAX_LINES])
 def test_workbook_with_very_many_empty_rows_is_refused(row):
     content = xlsx_file(*ROWS)
     sheet = part_of(content, SHEET)
-    last = b'<row r="1000001"><c r="A1000001"><v>1</v></c></row>'
+    last = b'<row r="10001"><c r="A10001"><v>1</v></c></row>'
     grown = sheet.replace(b"</sheetData>", row + last + b"</sheetData>")
 
     assert fault_of("a.xlsx", repack(content, {SHEET: grown})) == Fault.BOMB
@@ -291,18 +291,19 @@ def test_workbook_that_is_wrong_about_its_size_is_read_whole():
     assert texts("a.xlsx", repack(content, {SHEET: sheet})) == [list(r) for r in ROWS]
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+254712345678", "-1", "@a", "\t=1", "plain"])
 @pytest.mark.parametrize("format", ["csv", "xlsx"])
-def test_written_text_runs_nowhere_and_is_read_again(format, text):
-    content = write_sheet(format, ["Heading"], [[text]])
+def test_written_text_runs_nowhere_and_is_read_again(format):
+    texts = ["=1+1", "+254712345678", "-1", "@a", "\t=1", "plain"]
+    content = write_sheet(format, ["Heading"], [[text] for text in texts])
 
     if format == "xlsx":
-        cell = load_workbook(io.BytesIO(content)).active["A2"]
-        assert cell.data_type == "s"
+        sheet = load_workbook(io.BytesIO(content)).active
+        assert {cell.data_type for cell in sheet["A"]} == {"s"}
     else:
-        assert content.decode("utf-8-sig").splitlines()[1][0] in "'\"p"
-    cell = read_sheet(f"a.{format}", content).rows[0].cells[0]
-    assert (cell.text, cell.kind) == (text, Kind.TEXT)
+        written = content.decode("utf-8-sig").splitlines()[1:]
+        assert {line[0] for line in written} <= {*"'\"p"}
+    rows = read_sheet(f"a.{format}", content).rows
+    assert [row.cells[0] for row in rows] == [Cell(text) for text in texts]
 
 
 def test_template_of_a_workbook_holds_text_and_choices():

@@ -79,8 +79,8 @@ def test_reencrypt_moves_the_probe_so_that_the_former_key_can_go(keys: Any):
 def test_migrate_writes_the_probe_once():
     KeyProbe.objects.all().delete()
 
-    for _ in range(2):
-        call_command("migrate", verbosity=0)
+    call_command("migrate", verbosity=0)
+    ensure_probe()
 
     assert KeyProbe.objects.get().value == "probe"
 

@@ -354,6 +354,7 @@ def test_start_fails_at_once_when_the_web_server_ended_or_has_other_keys(
     with subprocess.Popen(["true"]) as ended, Receiver(None) as server:
         server.scripts["/healthz"] = refusal if has_other_keys else Script(status=503)
         command[-1] = command[-1].replace("%i", str(server.port))
+        command[-1] = command[-1].replace("sleep 1;", "")
         ended.wait()
 
         done = run(*command, HOST="127.0.0.1", MAINPID=str(ended.pid))

@@ -19,7 +19,13 @@ from tests.fakes.buckets import in_bucket as in_bucket
 from tests.files.samples import pdf, picture
 from tests.golive.applications import draft
 from verification.files import scanner, storage
-from verification.files.inspection import Busy, Fault, Unacceptable, inspect
+from verification.files.inspection import (
+    Busy,
+    Fault,
+    Unacceptable,
+    inspect,
+    refuse_infected,
+)
 from verification.files.storage import (
     PARTIAL,
     FileMissing,
@@ -148,7 +154,7 @@ def test_document_is_refused_without_an_answer(clamav: Any, answer: bytes):
     clamav.answer = answer
 
     with pytest.raises(Busy):
-        inspect("cr12.pdf", "application/pdf", pdf())
+        refuse_infected(pdf())
 
 
 def test_document_is_refused_while_the_scanner_is_down(settings: Any):
@@ -156,16 +162,16 @@ def test_document_is_refused_while_the_scanner_is_down(settings: Any):
         settings.CLAMAV = closed.getsockname()
 
     with pytest.raises(Busy):
-        inspect("cr12.pdf", "application/pdf", pdf())
+        refuse_infected(pdf())
 
 
 def test_hanging_scanner_times_out(monkeypatch: Any, settings: Any):
-    monkeypatch.setattr(scanner, "SCAN_SECONDS", 0.3)
+    monkeypatch.setattr(scanner, "SCAN_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings.CLAMAV = silent.getsockname()
 
         with pytest.raises(Busy):
-            inspect("cr12.pdf", "application/pdf", pdf())
+            refuse_infected(pdf())
 
 
 @pytest.mark.parametrize("text", ["clamav", "clamav:x", ":3310", "a/b:1", "h:99999"])

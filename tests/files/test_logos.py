@@ -29,7 +29,7 @@ def inspected(content: bytes, name="logo.png", declared="image/png") -> bytes:
 
 
 def test_logo_is_redrawn_in_the_size_that_pages_show():
-    logo = opened(inspected(picture((3000, 900))))
+    logo = opened(inspected(picture((1000, 300))))
 
     assert logo.format == "PNG"
     assert logo.size == (320, 96)

@@ -100,7 +100,7 @@ def test_job_is_not_claimed_before_its_commit():
 
 
 def test_waiting_wake_ups_run_as_one():
-    for _ in range(500):
+    for _ in range(3):
         schedule_job(NOTHING)
 
     assert claimed() == [(NOTHING, [])]
@@ -139,14 +139,14 @@ def test_jobs_with_the_same_ids_all_run():
 
 
 def test_workers_claim_different_jobs():
-    for i in range(40):
+    for i in range(20):
         schedule_job(NOTHING, i)
 
     def claim_all(_: int) -> list[int]:
         return [job.id for job in iter(claim, None)]
 
     found = [id for ids in run_at_once(4, claim_all) for id in ids]
-    assert len(found) == len(set(found)) == 40
+    assert len(found) == len(set(found)) == 20
 
 
 def test_claimed_job_is_due_again_when_its_lease_ends():

@@ -215,14 +215,14 @@ def test_next_address_of_the_proxy_is_tried(
 
 
 def test_silent_proxy_ends_with_the_deadline(settings: Any):
-    settings.WEBHOOK_TIMEOUT_SECONDS = 0.5
+    settings.WEBHOOK_TIMEOUT_SECONDS = 0.2
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         settings.OUTBOUND_PROXY = ProxySetting.parse(f"http://127.0.0.1:{port}")
         begun = time.monotonic()
 
         with pytest.raises(requests.ConnectionError):
-            client.create_session(seconds=0.5).get(f"https://{HOST}/")
+            client.create_session(seconds=0.2).get(f"https://{HOST}/")
         assert hook(PUBLIC).error == E.TIMED_OUT
 
     assert time.monotonic() - begun < 10

@@ -94,7 +94,7 @@ def test_temporary_failure_is_unavailable_with_its_cause(
     server: Receiver, script: Script, cause: str
 ):
     server.scripts["/"] = script
-    api = create_api(server, seconds=0.5 if cause == Cause.TIMEOUT else 10)
+    api = create_api(server, seconds=0.2 if cause == Cause.TIMEOUT else 10)
 
     with pytest.raises(Unavailable) as error:
         api.call("GET", "/")

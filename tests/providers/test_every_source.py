@@ -171,9 +171,9 @@ def test_production_calls_the_source_and_fails_without_it(
     ],
 )
 def test_slow_source_times_out(request, monkeypatch, source, check, country):
-    monkeypatch.setattr(f"verification.providers.{source}.SECONDS", 0.2)
+    monkeypatch.setattr(f"verification.providers.{source}.SECONDS", 0.1)
     fake = request.getfixturevalue(source)
-    fake.faults.slow = 0.6
+    fake.faults.slow = 0.4
     asked = inquiry(check, fullName="Ada Obi", country=country, **NUMBERS)
 
     with pytest.raises(Unavailable, match="in time"):

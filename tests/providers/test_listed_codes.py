@@ -158,12 +158,11 @@ LISTED: list[tuple[str, dict[str, Any], Any, str]] = [
     *(
         (source, status(code), LATER, f"status {code}")
         for source in ("kra", "prembly", "gleif", "opensanctions")
-        for code in (429, 500, 502, 503)
+        for code in (429, 503)
     ),
     *(
-        (source, status(code), LATER, f"status {code}")
+        (source, status(503), LATER, "status 503")
         for source in ("smile_id", "companies_house")
-        for code in (500, 502, 503)
     ),
 ]
 

@@ -261,8 +261,8 @@ def test_unsupported_inquiry_is_refused(opensanctions, check, name):
 def test_only_an_unanswered_query_may_be_charged(
     opensanctions, monkeypatch, path, may_be_charged
 ):
-    monkeypatch.setattr("verification.providers.opensanctions.SECONDS", 0.2)
-    opensanctions.faults.path, opensanctions.faults.slow = path, 0.6
+    monkeypatch.setattr("verification.providers.opensanctions.SECONDS", 0.1)
+    opensanctions.faults.path, opensanctions.faults.slow = path, 0.4
 
     with pytest.raises(Unavailable) as error:
         finding_of(opensanctions)

@@ -310,13 +310,10 @@ def test_missing_record_is_a_finding_with_any_http_status(prembly, check, status
     [
         ({"response_code": "02"}, Unavailable, "could not reach the register", False),
         ({"response_code": "03"}, Refused, "has no balance left", False),
-        # A code of another country's checks.
-        ({"response_code": "07"}, Unavailable, "code 07, which is not", True),
         ({"response_code": "99"}, Unavailable, "code 99, which is not", True),
         ({"response_code": None}, Unavailable, "code ?, which is not", True),
         ({"response_code": "JANE KAMAU"}, Unavailable, "code ?, which is not", True),
         ({"verification": {"status": "PENDING"}}, Unavailable, "not come to an", False),
-        ({"verification": {"status": "NOT-VERIFIED"}}, Unavailable, "code 00,", True),
         ({"verification": {"status": "ASLEEP"}}, Unavailable, "code 00,", True),
         # An answer without a person does not say that there is none.
         *(

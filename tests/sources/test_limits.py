@@ -24,7 +24,7 @@ from verification.sources.models import Call, Source
 class ConcurrencyMeter:
     """A source that answers after a moment and notes the most concurrent calls."""
 
-    def __init__(self, seconds=0.1):
+    def __init__(self, seconds=0.03):
         self.now, self.most, self._seconds = 0, 0, seconds
         self._lock = threading.Lock()
 
@@ -145,7 +145,7 @@ def test_one_call_probes_the_source_after_a_rest(
     monkeypatch.setattr(calls_of_sources, "PROBE_WAIT", timedelta(minutes=5))
     two.set_route("first")
     rested(rests=2)
-    two.first.play = lambda asked: time.sleep(1) or DOWN
+    two.first.play = lambda asked: time.sleep(0.2) or DOWN
     paying_api.create(*orders(5))
 
     paying_api.work()
@@ -254,11 +254,11 @@ def test_duration_excludes_the_wait_for_the_source(paying_api, two, settings):
     mark_as_answering("first")
     settings.SOURCE_LIMITS = {"first": Limit(1)}
     two.first.play = ConcurrencyMeter(seconds=0.2)
-    paying_api.create(*orders(5))
+    paying_api.create(*orders(3))
 
     paying_api.work()
 
-    assert completed() == 5
+    assert completed() == 3
     took = list(CheckResult.objects.values_list("duration_ms", flat=True))
     assert min(took) >= 200
     assert median(took) < 400, took

@@ -16,9 +16,8 @@ CHECK = "CRB_SCORE"
 
 
 @pytest.fixture
-def routed(metropol: FakeMetropol, monkeypatch, settings):
-    """Metropol alone is asked, and is not waited for."""
-    monkeypatch.setattr("verification.providers.metropol.SECONDS", 0.3)
+def routed(metropol: FakeMetropol, settings):
+    """Metropol alone is asked."""
     metropol.anybody = (700, "003")
 
     def routed(**limit: int) -> None:
@@ -44,10 +43,11 @@ def ordered(api: Any) -> None:
 
 @pytest.mark.parametrize(("limit", "asked"), [({}, 2), ({"paid_again": 0}, 1)])
 def test_paid_call_is_repeated_within_its_limit(
-    paying_api, metropol, routed, limit, asked
+    paying_api, metropol, routed, limit, asked, monkeypatch
 ):
+    monkeypatch.setattr("verification.providers.metropol.SECONDS", 0.1)
     routed(**limit)
-    metropol.faults.slow = 0.8
+    metropol.faults.slow = 0.4
 
     ordered(paying_api)
 

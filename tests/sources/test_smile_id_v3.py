@@ -2,9 +2,7 @@
 
 import json
 import logging
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +22,7 @@ from tests.sources.two import CHECK, calls
 from tests.world.clients import erase, person
 from tests.world.clock import let_time_pass
 from tests.world.clock import longest_pauses as longest_pauses
+from tests.world.threads import start_and_block
 from verification.checks import callbacks
 from verification.checks.callbacks import erase_unread_answers
 from verification.checks.due_checks import claim
@@ -511,22 +510,12 @@ def test_callback_during_the_next_claim_is_no_doubt(paying_api, v3, client):
     asked_by_a_worker_that_dies()
     let_time_pass()
 
-    with ThreadPoolExecutor(1) as pool:
-        with transaction.atomic():
-            # Taken, and not committed yet.
-            assert post(client, v3).status_code == 200
-            work = pool.submit(in_a_connection_of_its_own, paying_api.work)
-            time.sleep(0.5)
-            assert not work.done()
-        work.result(timeout=30)
+    with transaction.atomic():
+        # Taken, and not committed yet.
+        assert post(client, v3).status_code == 200
+        work = start_and_block(paying_api.work)
+    work.result(timeout=30)
 
     assert paying_api.report(made["id"])["status"] == "READY"
     assert calls() == [(V3, "LOST"), ANSWERED]
     assert kept() == 0
-
-
-def in_a_connection_of_its_own(work):
-    try:
-        work()
-    finally:
-        connection.close()

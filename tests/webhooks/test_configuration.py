@@ -243,6 +243,7 @@ def test_second_removal_raises_not_configured(api: Api):
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.slow
 def test_many_requests_at_once_create_one_configuration(transactional_db, api: Api):
     def either(number: int):
         if number % 4 == 3:
