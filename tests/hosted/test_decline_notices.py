@@ -184,16 +184,7 @@ def test_reading_serves_a_notice_that_no_message_brought(
     assert notice.served_at == fact.at
     assert notice.waits_until is not None
     assert "does not count yet. Until" in text
-
-
-def test_waiting_decline_says_until_when(api: Api, officer: Officer, subject: Visitor):
-    wait(5, api)
-    decline(officer, subject.report_id)
-    deliver()
-
-    visitor = reader()
-    assert "does not count yet. Until" in visible_text(proved(visitor))
-    assert DECLINED in data_text(visitor)
+    assert DECLINED in data_text(subject)
 
 
 def test_page_and_pdf_say_what_replaced_a_decline_after_its_wait(

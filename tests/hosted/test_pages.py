@@ -1,9 +1,11 @@
 import gzip
+import re
 
 import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
 
+from tests.hosted.test_names import CONTROLS, TURNED
 from tests.world.policies import DECLINE_HIGH, switch_on
 from tests.world.subject import visible_text
 from verification.consents.models import ConsentRecord
@@ -38,24 +40,32 @@ def test_page_with_all_countries_is_small():
         assert size_of(page) < PAGE_BYTES
 
 
-def test_scripts_in_names_and_purposes_are_text(api, ask):
-    api.workspace.name = SCRIPT
+def test_scripts_and_reversed_names_are_text(api, ask):
+    name = f"{TURNED}{SCRIPT}"
+    api.workspace.name = name
     api.workspace.save()
-    visitor = ask(
-        purpose=SCRIPT, reference=SCRIPT, subject={"fullName": f"Ann {SCRIPT}"}
-    )
+    visitor = ask(purpose=name, reference=name, subject={"fullName": name})
+    visitor.open()
+    pages = {"challenge": visitor.text()}
     visitor.prove()
-
-    pages = [visitor.text(), visitor.text("decline"), visitor.text("not-me")]
-    visitor.grant(name=SCRIPT)
-    pages += [visitor.text(), visitor.text("withdraw")]
+    pages |= {at: visitor.text(at) for at in ("", "decline", "not-me")}
+    visitor.grant(name=name)
+    pages |= {"granted": visitor.text(), "withdraw": visitor.text("withdraw")}
     visitor.post("withdraw", reason=SCRIPT)
-    pages.append(visitor.text())
+    pages["withdrawn"] = visitor.text()
 
-    for page in pages:
-        assert "<script" not in page
-        assert SCRIPT in visible_text(page)
-    assert ConsentRecord.objects.first().evidence["typedName"] == SCRIPT
+    for at, page in pages.items():
+        assert "<script" not in page, at
+        assert SCRIPT in visible_text(page), at
+        assert not CONTROLS.search(page), at
+        assert "<bdi>Acme DO NOT AGREE" in page, at
+        heading = re.search("<h1>(.*?)</h1>", page, re.DOTALL)
+        assert heading
+        assert "\n" not in heading[1], at
+    # Name, purpose, reference and requester; the requester is in our sentences, too.
+    assert pages[""].count("<bdi>Acme DO NOT AGREE") > 8
+    typed = ConsentRecord.objects.first().evidence["typedName"]
+    assert typed.endswith(SCRIPT)
 
 
 def test_form_of_10_mb_is_refused_before_it_is_read(ask):

@@ -218,6 +218,9 @@ def test_scripts_and_reversed_names_are_plain_text(api: Api):
         assert "<script>" not in page
         assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029]", page)
         assert "Acme DO NOT PAY" in page
+    for page in (pages[0], pages[2]):
+        names = page.count("Acme DO NOT PAY")
+        assert names == page.count("<bdi>Acme DO NOT PAY") > 2
 
 
 def test_page_is_small_and_needs_few_queries(api: Api, django_assert_max_num_queries):

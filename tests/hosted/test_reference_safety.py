@@ -1,3 +1,5 @@
+import re
+
 import time_machine
 from django.test import Client
 from django.utils.timezone import now, timedelta
@@ -13,6 +15,8 @@ from tests.world.subject import Visitor, visible_text
 from verification.references.requests import reference_links
 
 SCRIPT = "<script>alert(1)</script>{{ 7 }}"
+# Its control characters change the order of the words after it.
+TURNED = "Acme\u202e\n\n\u2066DO NOT AGREE\u2028"
 
 
 def test_replaced_link_says_so_and_works_nowhere(
@@ -57,11 +61,12 @@ def test_visit_opens_no_other_reference(paying_api: Api, referee: Visitor):
     assert stranger.post(another.page + "submit", ANSWER).status_code == 403
 
 
-def test_typed_scripts_are_plain_text(paying_api: Api):
-    paying_api.workspace.name = SCRIPT
+def test_scripts_and_reversed_names_are_plain_text(paying_api: Api):
+    name = f"{TURNED}{SCRIPT}"
+    paying_api.workspace.name = name
     paying_api.workspace.save()
     referee = visit_as_referee(
-        create_reference(paying_api, fullName=f"Ann {SCRIPT}", refereeName=SCRIPT)
+        create_reference(paying_api, fullName=name, employerName=name, refereeName=name)
     )
     referee.open()
 
@@ -69,6 +74,8 @@ def test_typed_scripts_are_plain_text(paying_api: Api):
     for page in (referee.text(), referee.text("decline"), wrong.content.decode()):
         assert "<script" not in page
         assert SCRIPT in visible_text(page)
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029]", page)
+        assert "<bdi>Acme DO NOT AGREE" in page
 
 
 def test_page_is_small_and_needs_few_queries(

@@ -48,7 +48,8 @@ class Payer(Visitor):
             checkout = open_page({"id": self.report_id})
             known = SandboxCheckout.objects.get(pk=checkout.reference)
             play_choice(checkout, known, choice)
-            return known.return_url.removeprefix(settings.BASE_URL)
+            back = known.cancel_url if choice == "cancel" else known.return_url
+            return back.removeprefix(settings.BASE_URL)
         answer = self.browser.post(at, {"choice": choice})
         assert answer.status_code == 303, answer.content
         return answer["Location"].removeprefix(settings.BASE_URL)
