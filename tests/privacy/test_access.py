@@ -526,13 +526,6 @@ def test_company_and_erased_report_get_no_link(paying_api: Api, attested: Report
     assert "were erased" in problem["detail"]
 
 
-def test_stranger_gets_no_link_of_another_client(another_api: Api, attested: Report):
-    answer = another_api.post(f"/reports/{attested.pk}/subject/link")
-
-    assert answer.status_code == 404
-    assert not sent_links()
-
-
 def test_links_count_in_the_limits_of_a_day(
     paying_api: Api, attested: Report, settings: Any
 ):

@@ -243,9 +243,7 @@ def end_review(officer: Client, declined: Decision, outcome: str) -> SubjectRequ
     return row
 
 
-@pytest.mark.parametrize(
-    ("outcome", "objects"), [("DONE", False), ("REFUSED", False), ("WITHDRAWN", True)]
-)
+@pytest.mark.parametrize(("outcome", "objects"), [("DONE", False), ("WITHDRAWN", True)])
 def test_staff_end_a_review_that_is_overdue_or_withdrawn(
     api: Api, officer: Client, outcome: str, objects: bool
 ):
@@ -270,9 +268,8 @@ def test_staff_end_a_review_that_is_overdue_or_withdrawn(
     ("outcome", "ends"),
     [
         ("DONE", "withdraw"),
-        ("WITHDRAWN", "withdraw"),
         ("WITHDRAWN", "REVIEW"),
-        ("DONE", "objection"),
+        ("WITHDRAWN", "objection"),
     ],
 )
 def test_person_hears_of_a_withdrawal_after_staff_ended_the_review(
