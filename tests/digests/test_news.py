@@ -308,7 +308,7 @@ def test_suspended_workspace_sends_none(api, tester, clock):
 def test_two_jobs_at_once_send_one_message(clock, api, tester, transactional_db):
     end_reports(api)
     clock.pass_by(minutes=2)
-    run_at_once(4, send_news)
+    run_at_once(2, send_news)
 
     assert news_of(tester) == [("REPORT_READY", 1)]
 
