@@ -85,7 +85,11 @@ def test_every_list_masks_personal_data_and_costs_constant_queries(
         rows.create(person(idNumber=f"1000000{number:02}"))
         other = create_workspace(name=f"Other {number}", owner_email="o@other.test")
         Api(other, "sandbox")
-    for model in admin.site._registry:
+    for model, shown in admin.site._registry.items():
+        if not model.objects.exists():
+            # Nothing to mask; the view makes its columns and filters all the same.
+            shown.changelist_view(staff_request(superuser))
+            continue
         # Session, user, count, rows; a few for the filters.
         with django_assert_max_num_queries(7, info=str(model)):
             html = read_page(superuser, list_url(model))

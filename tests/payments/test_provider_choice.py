@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from tests.fakes.checkouts import CheckoutServer
+from tests.fakes.paystack import paystack as paystack
 from tests.world.clients import Api, error_codes, person
 from tests.world.orders import PAYER, count_rows
 from tests.world.payments import candidate_item, open_page, payment_of
+from tests.world.refunds import paystack_api as paystack_api
 from verification.payments.checkouts import CheckoutNotOpened, open_top_up
 from verification.payments.models import Checkout
 from verification.payments.registry import (
@@ -81,22 +83,20 @@ def test_edit_to_a_payer_is_refused_without_provider(
 
 
 def test_edit_to_payment_by_the_workspace_is_accepted_without_provider(
-    taker: CheckoutServer, live_api: Api, settings: Any
+    paystack_api: Api, settings: Any
 ):
-    made = live_api.create(candidate_item(), draft=True)
+    made = paystack_api.create(candidate_item(), draft=True)
     settings.PAYMENT_PROVIDER = ""
     path = f"/reports/{made['id']}/draft"
 
-    problem = live_api.refused(path, {"purpose": "Another loan"})
+    problem = paystack_api.refused(path, {"purpose": "Another loan"})
     assert error_codes(problem) == {"#/paymentMode": "not-allowed-here"}
-    answer = live_api.post(path, {"paymentMode": "SELF"})
+    answer = paystack_api.post(path, {"paymentMode": "SELF"})
     assert answer.json()["paymentState"]["status"] == "NOT_REQUIRED"
 
 
-def test_checkout_is_not_opened_without_provider(
-    taker: CheckoutServer, live_api: Api, settings: Any
-):
-    made = live_api.create(candidate_item())
+def test_checkout_is_not_opened_without_provider(paystack_api: Api, settings: Any):
+    made = paystack_api.create(candidate_item())
     settings.PAYMENT_PROVIDER = ""
 
     with pytest.raises(CheckoutNotOpened):
@@ -109,9 +109,9 @@ def test_checkout_is_not_opened_without_provider(
 
 
 def test_checkout_is_not_opened_without_its_providers_keys(
-    taker: CheckoutServer, live_api: Api, settings: Any
+    paystack_api: Api, settings: Any
 ):
-    made = live_api.create(candidate_item())
+    made = paystack_api.create(candidate_item())
     open_page(made)
     Checkout.objects.update(url="")
     settings.PAYMENT_PROVIDERS = {settings.PAYMENT_PROVIDER: ("none.such", {})}

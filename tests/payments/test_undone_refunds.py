@@ -12,7 +12,7 @@ from django.utils.timezone import now
 
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
-from tests.world.clients import ATTESTED, HOSTED, Api, person
+from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import CLEAR_PIN, REFUSED, SLOW
 from tests.world.payer import create_payer
 from tests.world.payments import candidate_item, open_page, poll_checkouts
@@ -50,7 +50,6 @@ from verification.privacy.models import Origin
 from verification.privacy.objections import object_to_use
 from verification.providers.payment_provider import CheckoutState
 from verification.reports.models import Report
-from verification.values.local_time import utc_text
 
 pytestmark = pytest.mark.django_db
 # IDENTITY (50) and CRB_SCORE (150) fail, and KRA_PIN (50) succeeds.
@@ -199,12 +198,6 @@ def test_draft_is_refunded_when_its_subject_objects(api: Api):
     object_to_use(UUID(made["id"]), Origin.SUBJECT, requested_by="subject")
 
     assert later(0) == [("NOT_DONE", 250, "APPROVED")]
-    send_waiting_refunds()
-    edited = {"consent": {**ATTESTED, "obtainedAt": utc_text(now())}}
-    assert api.post(f"/reports/{made['id']}/draft", edited).status_code == 200
-    state = api.report(made["id"])["paymentState"]
-    assert state["status"] == "PENDING"
-    assert state["paymentUrl"]
 
 
 def test_draft_takes_no_payment_when_its_subject_declines(api: Api):
@@ -235,15 +228,6 @@ def test_payment_in_parts_is_refunded_in_parts(api: Api):
     api.post(f"/reports/{made['id']}/cancel")
 
     assert later(0) == [("NOT_DONE", 100, "APPROVED"), ("NOT_DONE", 150, "APPROVED")]
-
-
-def test_surplus_does_not_count_as_unfinished_part(api: Api):
-    checkout = open_page(api.create(candidate_item()))
-    end_sandbox_checkout(checkout.reference, CheckoutState.PAID, pays=Decimal(300))
-    poll_checkouts(checkout)
-    api.post(f"/reports/{checkout.report_id}/cancel")
-
-    assert [one[:2] for one in later(0)] == [("OVERPAID", 50), ("NOT_DONE", 250)]
 
 
 def test_service_does_not_repeat_a_refund_by_staff(api: Api):

@@ -10,7 +10,6 @@ from django.utils.timezone import now
 
 from tests.consents.test_decisions import EVIDENCE
 from tests.world.clients import HOSTED, Api
-from tests.world.payer import Payer
 from tests.world.payments import (
     EMAIL,
     candidate_item,
@@ -104,9 +103,7 @@ def test_checkout_delays_the_expiry_by_an_hour(api: Api, *, is_declined: bool):
         report = api.report(made["id"])
         assert report["status"] == "PENDING_PAYMENT"
         assert report["paymentState"]["paymentUrl"]
-        payer = Payer(made["id"])
-        payer.open()
-        assert payer.pay() != checkout.url
+        assert open_page(made) != checkout
 
     end_checkout(checkout)
     assert api.report(made["id"])["status"] == "RUNNING"
