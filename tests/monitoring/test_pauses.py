@@ -246,7 +246,7 @@ def test_failed_run_of_a_deleted_rule_is_not_retried_after_the_withdrawal(
     assert movements(api) == before
 
 
-@pytest.mark.parametrize("who", ["nobody", "namesake", "before"])
+@pytest.mark.parametrize("who", ["namesake", "before"])
 def test_failed_run_of_a_deleted_rule_is_retried_without_a_withdrawal(
     api: Api, who: str
 ):

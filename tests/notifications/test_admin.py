@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core import mail
+from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
@@ -35,6 +36,8 @@ from workspaces.models import Invitation, Workspace
 pytestmark = pytest.mark.django_db
 BLOCKS = reverse("admin:notifications_block_changelist")
 LIST = reverse("admin:notifications_notification_changelist")
+# What staff are told -> what has ended the link before
+Ends = dict[str, Callable[[], Any]]
 
 
 def staff(*permissions: str) -> Client:
@@ -86,43 +89,50 @@ def test_waiting_or_cancelled_message_is_not_sent_again(admin_client: Client):
     assert "was cancelled" in send_again(admin_client, row)[0]
 
 
-@pytest.mark.parametrize(
-    ("end", "reason"),
-    [
-        (None, "is sent again"),
-        ("replaced", "newer link"),
-        ("expired", "EXPIRED"),
-        ("locked", "is locked"),
-        ("cancelled", "needs no link"),
-    ],
-)
+def assert_answers(client: Client, row: Notification, ends: Ends) -> None:
+    """Assert what staff who send the message again are told after each of the ends."""
+    send_due_notifications()
+    for answer, end in ends.items():
+        with transaction.atomic():
+            end()
+
+            (told,) = send_again(client, row)
+
+            assert answer in told
+            row.refresh_from_db()
+            assert (row.status == "PENDING") == (answer == "is sent again")
+            transaction.set_rollback(True)
+
+
+def age_link() -> None:
+    """Let another link be sent."""
+    Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+
+
 def test_request_is_sent_again_only_while_its_link_takes_an_answer(
-    api: Api, admin_client: Client, end: str | None, reason: str
+    api: Api, admin_client: Client
 ):
     report_id = api.create({**person(email=ADDRESS), "consent": HOSTED})["id"]
     row = Notification.objects.get(kind="CONSENT_REQUEST")
-    send_due_notifications()
-    if end == "replaced":
-        Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+
+    def replace() -> None:
+        age_link()
         consent_links.renew(Consent.objects.get().pk)
-    elif end == "expired":
-        Consent.objects.update(expires_at=now())
-    elif end == "locked":
-        Consent.objects.update(locks=len(Consent.LOCK_DURATIONS) + 1)
-    elif end == "cancelled":
-        api.post(f"/reports/{report_id}/cancel")
 
-    (told,) = send_again(admin_client, row)
-
-    assert reason in told
-    row.refresh_from_db()
-    assert (row.status == "PENDING") == (end is None)
+    too_many = len(Consent.LOCK_DURATIONS) + 1
+    ends: Ends = {
+        "is sent again": lambda: None,
+        "newer link": replace,
+        "EXPIRED": lambda: Consent.objects.update(expires_at=now()),
+        "is locked": lambda: Consent.objects.update(locks=too_many),
+        "needs no link": lambda: api.post(f"/reports/{report_id}/cancel"),
+    }
+    assert_answers(admin_client, row, ends)
 
 
-@pytest.mark.parametrize("end", [None, "replaced", "expired"])
 @pytest.mark.parametrize("kind", ["ACCESS_LINK", "REVIEW_ANSWER"])
 def test_link_to_own_data_is_sent_again_only_while_it_works(
-    api: Api, admin_client: Client, kind: str, end: str | None
+    api: Api, admin_client: Client, kind: str
 ):
     report_id = api.create(person(email=ADDRESS))["id"]
     api.work()
@@ -133,42 +143,34 @@ def test_link_to_own_data_is_sent_again_only_while_it_works(
         row.context["link"] += "/notice"
         row.kind, row.cause = kind, "review:1"
         row.save()
-    send_due_notifications()
-    if end == "replaced":
-        Consent.objects.update(link_made_at=now() - timedelta(minutes=2))
+
+    def replace() -> None:
+        age_link()
         send_access_link(client, report_id)
-    elif end == "expired":
-        Consent.objects.update(expires_at=now())
 
-    (told,) = send_again(admin_client, row)
+    ends: Ends = {
+        "is sent again": lambda: None,
+        "newer link": replace,
+        "has expired": lambda: Consent.objects.update(expires_at=now()),
+    }
+    assert_answers(admin_client, row, ends)
 
-    reason = {None: "is sent again", "replaced": "newer link", "expired": "has expired"}
-    assert reason[end] in told
 
-
-@pytest.mark.parametrize(
-    ("end", "reason"),
-    [
-        (None, "is sent again"),
-        ({"generation": 2, "token_digest": b"2" * 32}, "newer link"),
-        ({"status": "PAID", "paid_at": now()}, "needs no link"),
-    ],
-    ids=["open", "replaced", "paid"],
-)
 def test_message_that_a_part_is_missing_is_sent_again_only_while_its_link_works(
-    api: Api, admin_client: Client, end: dict[str, Any] | None, reason: str
+    api: Api, admin_client: Client
 ):
     api.create({**person(email=ADDRESS), "paymentMode": "CANDIDATE"})
     row = Notification.objects.get(kind="PAYMENT_REQUEST")
     row.kind, row.cause = "PAYMENT_SHORT", "short:1"
     row.context |= {"paid": "1.00", "number": "VR-1"}
     row.save()
-    send_due_notifications()
-    Payment.objects.update(**end or {})
-
-    (told,) = send_again(admin_client, row)
-
-    assert reason in told
+    new = {"generation": 2, "token_digest": b"2" * 32}
+    ends: Ends = {
+        "is sent again": lambda: None,
+        "newer link": lambda: Payment.objects.update(**new),
+        "needs no link": lambda: Payment.objects.update(status="PAID", paid_at=now()),
+    }
+    assert_answers(admin_client, row, ends)
 
 
 def accept_as_staff() -> None:
@@ -176,32 +178,22 @@ def accept_as_staff() -> None:
     colleagues.accept_invitation(user, "nine loud purple hippos")
 
 
-@pytest.mark.parametrize(
-    ("kind", "end"),
-    [
-        ("INVITATION", lambda: Invitation.objects.update(expires_at=now())),
-        ("INVITATION", lambda: withdraw_all_invitations(Workspace.objects.get())),
-        ("STAFF_INVITATION", lambda: StaffInvitation.objects.update(expires_at=now())),
-        ("STAFF_INVITATION", accept_as_staff),
-    ],
-    ids=["expired", "withdrawn", "staff's expired", "accepted"],
-)
 def test_invitation_is_sent_again_only_while_its_link_works(
-    workspace: Workspace, admin_client: Client, kind: str, end: Callable[[], Any]
+    workspace: Workspace, admin_client: Client
 ):
     user = User.objects.create_user("njeri", "njeri@office.test", is_staff=True)
     colleagues.invite(user, by=User.objects.get(username="admin"))
     assign_owner(workspace, "new@people.test")
-    send_due_notifications()
-    row = Notification.objects.get(kind=kind)
-
-    (told,) = send_again(admin_client, row)
-    send_due_notifications()
-    end()
-    (late,) = send_again(admin_client, row)
-
-    assert told.endswith("is sent again.")
-    assert "no longer works" in late
+    invitations: list[tuple[str, Callable[[], Any]]] = [
+        ("INVITATION", lambda: Invitation.objects.update(expires_at=now())),
+        ("INVITATION", lambda: withdraw_all_invitations(workspace)),
+        ("STAFF_INVITATION", lambda: StaffInvitation.objects.update(expires_at=now())),
+        ("STAFF_INVITATION", accept_as_staff),
+    ]
+    for kind, end in invitations:
+        row = Notification.objects.get(kind=kind)
+        assert_answers(admin_client, row, {"is sent again": lambda: None})
+        assert_answers(admin_client, row, {"no longer works": end})
 
 
 def test_notice_of_a_decline_that_staff_send_again_is_served(
