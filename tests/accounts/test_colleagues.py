@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.accounts.visitor import (
+    ADMIN,
     create_user,
     is_logged_in,
     log_in,
@@ -491,22 +492,19 @@ def test_reactivated_superuser_loses_the_role(superuser, admin_user):
     assert list(wangari.groups.all()) == [role()]
 
 
-@pytest.mark.parametrize("is_superuser", [True, False])
-def test_address_stays_while_a_colleague_has_no_factor(superuser, is_superuser):
+def test_address_stays_while_a_colleague_has_no_factor(superuser):
     """The owner of the new mailbox could set a password, and then a factor."""
-    grace = create_user(is_staff=True, is_superuser=is_superuser)
-    if not is_superuser:
-        log_in(Client(), grace.email)
+    grace, ann = create_user(is_staff=True), another_superuser("ann")
+    log_in(Client(), grace.email)
 
-    html = read_page(superuser, change_url(colleague(grace)))
-    url = dialog_url("change_email", colleague(grace))
-    press_button(superuser, "change_email", colleague(grace), email=NEW, reason="Moved")
+    for user in (grace, ann):
+        row = colleague(user)
+        press_button(superuser, "change_email", row, email=NEW, reason="Moved")
+        assert colleague(user).email == user.email
 
+    html = read_page(superuser, change_url(row))
     assert "so only the operator changes their address." in html
-    assert url not in html
-    assert superuser.get(url).status_code == 403
-    grace.refresh_from_db()
-    assert grace.email == "grace@people.test"
+    assert dialog_url("change_email", row) not in html
 
 
 def test_form_takes_the_superuser_role_away(superuser):
@@ -644,20 +642,20 @@ def test_deactivated_colleague_is_logged_out_and_can_return(superuser):
     wangari = create_user("wangari", is_staff=True)
     client = Client()
     log_in_staff(client, wangari)
-    assert client.get("/admin/").status_code == 200
+    assert client.get(ADMIN).status_code == 200
 
     press_button(superuser, "deactivate", colleague(wangari))
-    assert client.get("/admin/").status_code == 200
+    assert client.get(ADMIN).status_code == 200
     message = press_button(superuser, "deactivate", colleague(wangari), reason="Leaves")
     assert message == ["The access is ended."]
 
-    assert client.get("/admin/").status_code == 302
+    assert client.get(ADMIN).status_code == 302
     assert "deactivated" in read_page(superuser, list_url(Colleague))
     message = press_button(
         superuser, "reactivate", colleague(wangari), reason="Is back"
     )
     assert message == ["An invitation is sent."]
-    assert client.get("/admin/").status_code == 302
+    assert client.get(ADMIN).status_code == 302
     again = join(link_of(wangari.email))
     assert not is_logged_in(again)
     assert again.get("/accounts/code/").status_code == 200
@@ -765,15 +763,15 @@ def test_address_changed_by_staff_has_to_be_confirmed(workspace, superuser, is_s
     assert audited_actions() == ["user.email-changed"]
 
 
-@pytest.mark.parametrize("email", ["OTIENO@people.test", "", "x"])
-def test_staff_cannot_set_a_taken_or_empty_address(workspace, superuser, email):
+def test_staff_cannot_set_a_taken_or_empty_address(workspace, superuser):
     grace = create_member(workspace, "OWNER", "grace")
     create_user("otieno")
 
-    press_button(superuser, "change_email", grace, email=email, reason="Asked for it")
+    for email in ("OTIENO@people.test", "", "x"):
+        press_button(superuser, "change_email", grace, email=email, reason="She asked")
 
-    grace.user.refresh_from_db()
-    assert grace.user.email == "grace@people.test"
+        grace.user.refresh_from_db()
+        assert grace.user.email == "grace@people.test", email
 
 
 def test_new_address_gets_a_new_invitation(superuser):

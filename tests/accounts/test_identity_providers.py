@@ -19,7 +19,14 @@ from django.db import transaction
 from django.test import Client, RequestFactory
 from django.urls import reverse
 
-from tests.accounts.visitor import code_of, create_user, is_logged_in, log_in, sign_up
+from tests.accounts.visitor import (
+    ADMIN,
+    code_of,
+    create_user,
+    is_logged_in,
+    log_in,
+    sign_up,
+)
 from tests.fakes.identity_provider import (
     CLIENT,
     SECRET,
@@ -629,11 +636,11 @@ def test_staff_enter_the_admin_with_the_second_factor_of_the_provider(bank):
     bank.people["p1"]["groups"] = ["support"]
 
     client, _ = enter()
-    assert client.get("/admin/")["Location"].startswith("/accounts/totp/activate/")
+    assert client.get(ADMIN)["Location"].startswith("/accounts/totp/activate/")
     bank.id_token = {"amr": ["pwd", "otp"]}
     client, _ = enter()
 
-    assert client.get("/admin/").status_code == 200
+    assert client.get(ADMIN).status_code == 200
     user = User.objects.get()
     assert (user.username, user.is_superuser) == ("grace", False)
     assert {role.name for role in user.groups.all()} == {"Operations", "Reviewer"}

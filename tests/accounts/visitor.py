@@ -22,7 +22,8 @@ LOGIN, SIGN_UP, RESET = (
     "/accounts/signup/",
     "/accounts/password/reset/",
 )
-ADMIN = "/admin/"
+# The cheapest page of the admin
+ADMIN = "/admin/jsi18n/"
 
 
 @pytest.fixture(autouse=True)

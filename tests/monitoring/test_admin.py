@@ -39,11 +39,10 @@ START = datetime(2026, 1, 31, tzinfo=UTC)
 
 @pytest.fixture
 def watched(api: Api) -> Rule:
-    """Create a rule with three runs, two of which raised an alert."""
+    """Create a rule with two runs, of which the second raised an alert."""
     create_rule(api, id_number=CHANGING)
-    for _ in range(2):
-        run_rules(api)
-        move_rules_back(DAY)
+    run_rules(api)
+    move_rules_back(DAY)
     run_rules(api)
     return Rule.objects.get()
 
@@ -63,11 +62,9 @@ def test_rule_page_shows_runs_reports_alerts_and_changes(
     for run in watched.runs.all():
         assert change_url(run) in html
         assert change_url(run.report) in html
-    assert Alert.objects.count() == 2
-    for alert in Alert.objects.all():
-        assert change_url(alert) in html
+    assert change_url(Alert.objects.get()) in html
     assert '<svg role="img"' in html
-    assert "8 runs from" in html
+    assert "7 runs from" in html
 
 
 def test_pages_of_runs_alerts_and_reports_link_to_the_rule(
