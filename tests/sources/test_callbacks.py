@@ -82,21 +82,16 @@ def test_callback_counts_once(asked, ordered, client):
     assert Call.objects.exclude(called_back_at=None).count() == 1
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
+def test_callback_with_a_wrong_signature_changes_nothing(asked, ordered, client):
+    for changed in (
         {"signature": "bm8="},
         {"timestamp": "2026-01-02T03:04:05.679Z"},
         {"signature": None},
         {"signature": "\ud800"},
-    ],
-)
-def test_callback_with_a_wrong_signature_changes_nothing(
-    asked, ordered, client, changed
-):
-    answer = post(client, asked.events[0], **changed)
+    ):
+        answer = post(client, asked.events[0], **changed)
 
-    assert answer.status_code == 401
+        assert answer.status_code == 401, changed
     assert not is_due()
     assert not Call.objects.exclude(called_back_at=None).exists()
 
@@ -112,16 +107,17 @@ def test_too_large_callback_is_refused(asked, client, db):
     assert client.post(PATH, body, content_type="x/y").status_code == 413
 
 
-@pytest.mark.parametrize("job", ["run-1", "\x00", None, {"a": 1}, "x" * 999])
 def test_callback_of_an_unknown_job_is_accepted_and_logged(
-    asked, ordered, client, job, log_lines
+    asked, ordered, client, log_lines
 ):
-    answer = post(client, asked.events[0], PartnerParams={"job_id": job})
+    jobs = ("run-1", "\x00", None, {"a": 1}, "x" * 999)
+    for job in jobs:
+        answer = post(client, asked.events[0], PartnerParams={"job_id": job})
 
-    assert answer.status_code == 200
+        assert answer.status_code == 200, job
     assert not is_due()
     told = [line["message"] for line in log_lines()]
-    assert "callback of smile_id names no inquiry of ours" in told
+    assert told.count("callback of smile_id names no inquiry of ours") == len(jobs)
 
 
 @pytest.mark.django_db(transaction=True)

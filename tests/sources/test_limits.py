@@ -52,12 +52,12 @@ def test_source_gets_at_most_its_limit_of_calls(paying_api, two, settings):
     mark_as_answering("first")
     settings.SOURCE_LIMITS = {"first": Limit(3)}
     two.first.play = ConcurrencyMeter()
-    paying_api.create(*orders(20))
+    paying_api.create(*orders(9))
 
     paying_api.work()
 
     assert two.first.play.most == 3
-    assert completed() == 20
+    assert completed() == 9
     assert CheckResult.objects.exclude(tries=0).count() == 0
 
 
@@ -118,7 +118,7 @@ def test_breaker_opens_within_twenty_calls(paying_api, two, answered):
     two.first.answers(DOWN)
     if answered:
         Source.objects.create(name="first", answered_at=now() - answered)
-    paying_api.create(*orders(40))
+    paying_api.create(*orders(25))
 
     paying_api.work()
 
@@ -167,13 +167,13 @@ def test_one_call_probes_the_source_after_a_rest(
 def test_answer_closes_the_breaker(paying_api, two):
     two.set_route("first")
     rested()
-    paying_api.create(*orders(30))
+    paying_api.create(*orders(5))
 
     paying_api.work()
     let_time_pass()
     paying_api.work()
 
-    assert completed() == 30
+    assert completed() == 5
     source = Source.objects.get()
     assert (source.failures_in_row, source.rests, source.resting_until) == (0, 0, None)
 
@@ -216,7 +216,7 @@ def test_hanging_source_does_not_delay_others(paying_api, two):
 def test_waiting_checks_run_in_the_order_of_turns(paying_api, two, settings):
     two.set_route("first")
     settings.SOURCE_LIMITS = {"first": Limit(1)}
-    for number in range(8):
+    for number in range(5):
         paying_api.create(
             person(idNumber=str(30000000 + number)) | {"checksRequested": ["IDENTITY"]}
         )
@@ -225,7 +225,7 @@ def test_waiting_checks_run_in_the_order_of_turns(paying_api, two, settings):
 
     asked = [int(asked["idNumber"]) for asked in two.first.asked]
     assert asked == sorted(asked)
-    assert completed() == 8
+    assert completed() == 5
 
 
 def test_waiting_check_of_a_removed_source_calls_the_others(paying_api, two):

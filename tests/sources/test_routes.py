@@ -54,7 +54,7 @@ def test_next_source_is_called_at_once_after_no_answer(paying_api, two, failing)
     assert only_result().tries == 0
 
 
-@pytest.mark.parametrize("answer", [CLEAR, REFUSED, (200, {"score": 90})])
+@pytest.mark.parametrize("answer", [REFUSED, (200, {"score": 90})])
 def test_answer_calls_no_other_source(paying_api, two, answer):
     paying_api.create(*orders(1))
     two.first.answers(answer)

@@ -9,12 +9,12 @@ from tests.webhooks.senders import answer, collect, move_clock, send
 from tests.world.receiver import HOST, Script, lookup_here
 from tests.world.waiting import until
 from webhooks.models import Attempt
-from webhooks.sender import Sender
+from webhooks.sender import Sender, parse_retry_after
 
 E = Attempt.Error
 
 
-@pytest.mark.parametrize("status", [201, 204, 299, 400, 404, 410, 500, 503])
+@pytest.mark.parametrize("status", [204, 404, 503])
 def test_answer_has_the_status(receiver, post, status):
     receiver.scripts["/"] = Script(status=status, body=b"")
 
@@ -80,7 +80,7 @@ def test_requests_time_out_at_the_deadline(receiver, under_way, settings):
 
 
 def test_huge_answer_is_cut(receiver, post):
-    receiver.scripts["/"] = Script(body=b"x" * 100_000_000)
+    receiver.scripts["/"] = Script(body=b"x" * 30_000_000)
 
     answered = answer(post, receiver.url())
     again = answer(post, receiver.url("/small"))
@@ -178,7 +178,5 @@ def test_retry_after_is_read_as_a_date(receiver, post):
         ("", None),
     ],
 )
-def test_invalid_or_past_retry_after_is_ignored(receiver, post, text, seconds):
-    receiver.scripts["/"] = Script(status=503, headers={"Retry-After": text})
-
-    assert answer(post, receiver.url()).retry_after == seconds
+def test_invalid_or_past_retry_after_is_ignored(text, seconds):
+    assert parse_retry_after(text) == seconds

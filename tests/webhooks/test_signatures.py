@@ -71,7 +71,7 @@ def test_secret_for_libraries_is_the_key_in_base64(secret, form):
 
 
 @pytest.mark.parametrize("name", ["standardwebhooks", "svix"])
-@pytest.mark.parametrize("secret", [PLAIN, LOOKS_ENCODED, WHSEC, "s" * 16, "x" * 128])
+@pytest.mark.parametrize("secret", [PLAIN, LOOKS_ENCODED, WHSEC])
 def test_official_libraries_verify_the_signature(name, secret):
     # Imported here, as each worker reads this file and svix takes long to import.
     library = import_module(name)
