@@ -112,8 +112,9 @@ def test_old_tab_cannot_undo_a_decision(ask):
 
     assert late["Location"] == visitor.page
     assert records(visitor) == ["DECLINED"]
-    assert "See the details about you" in visitor.text()
-    assert "See what was found" not in visitor.text()
+    page = visitor.text()
+    assert "See the details about you" in page
+    assert "See what was found" not in page
 
 
 def test_wrong_person_declines_without_a_challenge(api, ask):

@@ -3,14 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
 from django.conf import settings
 
 from tests.documents.test_consent_receipts import EVIDENCE, receipt_text
-from tests.references.conftest import paying_api as paying_api
 from verification.hosted.templatetags.bdi import bdi, bdi_of, initial
-
-pytestmark = pytest.mark.django_db
 
 TEMPLATES = sorted(Path(settings.BASE_DIR, "templates/hosted").rglob("*.html"))
 # Its control characters change the order of the words after it.

@@ -216,7 +216,6 @@ def test_member_confirms_the_person_before_reports_join(
     assert asked.number in thief.text("others")
     (message,) = Notification.objects.filter(kind="REQUESTS_DUE")
     assert asked.number in str(message.context)
-    assert asked.number in owner.page("corrections", LIVE)
     page = owner.page("corrections-join", LIVE, asked=asked.pk)
     assert str(victim.pk) in page
     assert "Under correction" in page
