@@ -1,5 +1,6 @@
 import re
 from itertools import cycle
+from typing import Any
 
 import pytest
 import time_machine
@@ -126,6 +127,7 @@ BAD_IDS = ["%FF", "\0", "_FF", "x", "9" * 40, "'"]
 
 
 def test_page_of_an_unknown_or_malformed_id_is_not_found(superuser):
+    request = staff_request(superuser)
     for model_admin, bad in zip(
         admin.site._registry.values(), cycle(BAD_IDS), strict=False
     ):
@@ -138,18 +140,18 @@ def test_page_of_an_unknown_or_malformed_id_is_not_found(superuser):
         names = [name for name in names if not name.endswith(("_history", "_delete"))]
         for name in names:
             # An error of the server would end the test here.
-            is_found = open_view(superuser, name, UNKNOWN_ID)
+            is_found = open_view(request, name, UNKNOWN_ID)
             if name.endswith("_change"):
                 assert not is_found, name
-                assert not open_view(superuser, name, bad), name
+                assert not open_view(request, name, bad), name
     assert superuser.get(admin_url(Report, "change", "x")).status_code == 404
 
 
-def open_view(client: Client, name: str, object_id: str) -> bool:
+def open_view(request: Any, name: str, object_id: str) -> bool:
     """Call the view of a page; return whether it finds the page."""
     view = resolve(reverse(f"admin:{name}", kwargs={"object_id": "ID"})).func
     try:
-        view(staff_request(client), object_id=object_id)
+        view(request, object_id=object_id)
     except (Http404, PermissionDenied):
         return False
     return True

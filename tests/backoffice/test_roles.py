@@ -1,4 +1,5 @@
 import re
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -182,28 +183,29 @@ def test_each_role_may_view_add_and_change_what_the_tables_say():
             assert not listed.has_delete_permission(request), (role, label)
 
 
-def status_of(client: Client, path: str) -> int:
+def status_of(request: Any, path: str) -> int:
     """Return the status of a page whose view is called directly."""
     view, arguments, named = resolve(path)
     try:
-        return view(staff_request(client, path), *arguments, **named).status_code
+        return view(request, *arguments, **named).status_code
     except PermissionDenied:
         return 403
 
 
 def test_role_opens_no_lists_and_pages_but_its_own(rows):
     client = member("Finance")
+    request = staff_request(client)
 
     assert client.get("/admin/").status_code == 200
     assert client.get(list_url(Consent)).status_code == 403
     for model in models():
         label = label_of(model)
         if label not in SEES["Finance"]:
-            assert status_of(client, list_url(model)) == 403, label
+            assert status_of(request, list_url(model)) == 403, label
             for row in model.objects.all()[:1]:
-                assert status_of(client, change_url(row)) == 403, label
+                assert status_of(request, change_url(row)) == 403, label
     history = admin_url(Consent, "history", Consent.objects.first().pk)
-    assert status_of(client, history) == 403
+    assert status_of(request, history) == 403
 
 
 def test_pages_link_only_pages_that_the_role_may_view(rows):
@@ -221,9 +223,10 @@ def test_pages_link_only_pages_that_the_role_may_view(rows):
 
 
 def test_superuser_opens_forms_and_history(rows, superuser):
+    request = staff_request(superuser)
     for label in ADDED["Superuser"]:
         page = admin_url(apps.get_model(label), "add")
-        assert status_of(superuser, page) == 200, label
+        assert status_of(request, page) == 200, label
     history = admin_url(Report, "history", Report.objects.first().pk)
     assert superuser.get(history).status_code == 200
 
@@ -232,14 +235,15 @@ def test_only_operations_act_on_reports_and_every_role_may_reveal(api):
     made = api.create({**person(), "consent": HOSTED})
     waiting = Report.objects.get(pk=made["id"])
     for role in [*SEES, "Superuser"]:
-        client, acts = member(role), role in {"Operations", "Superuser"}
+        request = staff_request(member(role))
+        acts = role in {"Operations", "Superuser"}
 
         for verb in ("cancel", "retry", "resend_consent", "resend_payment"):
-            status = status_of(client, change_url(waiting).replace("change", verb))
+            status = status_of(request, change_url(waiting).replace("change", verb))
             offered = acts and verb in {"cancel", "resend_consent"}
             # Who acts on reports reads on the page why another button does nothing.
             assert status == (200 if offered else 302 if acts else 403)
-        assert status_of(client, reveal_url(waiting)) == 200
+        assert status_of(request, reveal_url(waiting)) == 200
 
 
 def test_reviewer_and_finance_neither_revoke_keys_nor_suspend(api):

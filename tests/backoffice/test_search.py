@@ -111,10 +111,12 @@ def test_rule_is_found_like_a_report(api, superuser):
 def test_workspace_is_found_by_name_member_and_end_of_a_key(api, superuser):
     owner = create_member(api.workspace, "OWNER", "grace")
 
-    for typed in ("acacia", "LENDER", "grace@people.test", api.key.last_characters):
+    for typed in ("acacia", "LENDER"):
         assert name(api.workspace) in found(superuser, typed), typed
-    assert name(owner) in found(superuser, "grace@people")
-    assert name(api.key) in found(superuser, api.key.last_characters)
+    of_member = found(superuser, "grace@people.test")
+    assert {name(api.workspace), name(owner)} <= of_member
+    of_key = found(superuser, api.key.last_characters)
+    assert {name(api.workspace), name(api.key)} <= of_key
     assert name(api.key) in found(superuser, api.text)
 
 
@@ -277,7 +279,7 @@ def test_every_page_has_the_search_field(superuser, api):
 def test_odd_terms_find_nothing(api, superuser):
     api.create(person())
 
-    for typed in ["", " ", "%", "_", "\0", "ab", "'; --", "王", "x" * 999]:
+    for typed in [" ", "%", "_", "\0", "ab", "'; --", "x" * 999]:
         assert found(superuser, typed) == set(), typed
 
 

@@ -13,7 +13,14 @@ from django.utils.timezone import now
 
 from tests.fakes.checkouts import CheckoutServer
 from tests.world.clients import Api
-from tests.world.payments import candidate_item, open_page, payment_of, post_event
+from tests.world.payments import (
+    PRICE,
+    candidate_item,
+    open_page,
+    payment_of,
+    post_event,
+)
+from tests.world.refunds import create_paid_checkout
 from tests.world.staff import run_action
 from tests.world.staff import superuser as superuser
 from tests.world.threads import run_at_once, start_and_block, uncommitted
@@ -25,7 +32,7 @@ from verification.payments.models import (
     Refund,
     SandboxCheckout,
 )
-from verification.payments.refunds import send_refunds
+from verification.payments.refunds import refund_unfinished_parts, send_refunds
 from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.payments.settlement import poll_due_checkouts, poll_now
 from verification.providers.payment_provider import CheckoutState
@@ -166,6 +173,17 @@ def test_simultaneous_opening_and_new_link_leave_one_valid_link(api: Api):
     end_sandbox_checkout(open_page(made).reference, PAID)
     settled()
     is_consistent(made)
+
+
+def test_simultaneous_jobs_refund_an_unfinished_part_once(api: Api):
+    checkouts = [create_paid_checkout(api, reuse=False) for _ in range(2)]
+    for checkout in checkouts:
+        api.post(f"/reports/{checkout.report_id}/cancel")
+
+    all_at_once(refund_unfinished_parts, times=4)
+
+    assert Refund.objects.count() == 2
+    assert {one.refunded for one in Checkout.objects.all()} == {PRICE}
 
 
 def open_it(made: dict[str, Any]) -> None:
