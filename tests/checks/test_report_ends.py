@@ -169,10 +169,3 @@ def test_last_event_lists_the_status_of_every_check(api, ordered, end):
         ("CRB_SCORE", "COMPLETED"),
     ]
     assert event.payload["riskScore"] == 30
-
-
-def test_check_event_before_the_end_says_processing(end):
-    end(IDENTITY=found(5))
-
-    event = Event.objects.get(name="check.completed")
-    assert event.payload["report"]["status"] == "PROCESSING"

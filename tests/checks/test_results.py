@@ -198,21 +198,6 @@ def test_each_run_of_a_check_has_its_own_event(api):
     ]
 
 
-def test_check_event_equals_the_result_of_the_report(api):
-    ordered = api.create(person(idNumber="90000003"))
-    work_until_done(api)
-
-    for result in api.report(ordered["id"])["checkResults"]:
-        event = Event.objects.get(cause=f"{result['id']}:1")
-        check = event.payload["check"]
-        assert check["riskScore"] == result["score"]
-        for member in ("riskLevel", "status", "summary", "flags", "details"):
-            assert check[member] == result[member]
-        assert check["executedAt"] == result["startedAt"]
-        assert check["durationMs"] == result["durationMs"]
-        assert event.payload["reportId"] == ordered["id"]
-
-
 def test_report_paid_by_its_subject_has_no_reversal(api):
     api.create(one_check() | {"paymentMode": "SELF"})
     (claimed,) = claim(1)

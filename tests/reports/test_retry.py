@@ -11,7 +11,6 @@ from tests.world.orders import (
 )
 from tests.world.threads import run_at_once
 from verification.checks.models import CheckDefinition
-from verification.reports.models import Report
 
 RETRYABLE = ["PARTIAL ended", "FAILED"]
 RECOVERS = "90000004"
@@ -55,6 +54,7 @@ def test_retry_runs_failed_checks_to_ready(api: Api):
     api.work()
     failed = api.report(created["id"])
     set_max_attempts(3)
+    CheckDefinition.objects.update(price=999)
 
     retried = retry(api, created["id"])
     api.work()
@@ -73,6 +73,8 @@ def test_retry_runs_failed_checks_to_ready(api: Api):
     assert [r["id"] for r in report["checkResults"]] == [
         r["id"] for r in failed["checkResults"]
     ]
+    # At the price of the order
+    assert api.account.balance == -100
 
 
 def test_only_completed_checks_are_billed(api: Api):
@@ -100,36 +102,6 @@ def test_retry_of_a_report_without_results_is_running(api: Api):
     report_id = create_report_with_status(api, "FAILED")
 
     assert retry(api, report_id)["status"] == "RUNNING"
-    api.work()
-    assert api.report(report_id)["status"] == "FAILED"
-
-
-def test_report_is_retried_each_time_it_fails(api: Api):
-    report = api.create(two_checks(idNumber=REFUSED))
-    for _ in range(2):
-        api.work()
-        retry(api, report["id"])
-    api.work()
-
-    changes = Report.objects.get(pk=report["id"]).status_changes.values_list("trigger")
-    assert [trigger for (trigger,) in changes] == [
-        "created",
-        *["check ended", "retried"] * 2,
-        "check ended",
-    ]
-    assert api.account.balance == 0
-
-
-def test_retry_costs_the_price_of_the_check(api: Api):
-    set_max_attempts(1)
-    report = api.create(two_checks(idNumber=RECOVERS, kraPin=CLEAR_PIN))
-    api.work()
-    CheckDefinition.objects.update(price=999)
-    set_max_attempts(3)
-    retry(api, report["id"])
-    api.work()
-
-    assert api.account.balance == -100
 
 
 def test_retry_without_balance_changes_nothing(api: Api, live_api: Api):

@@ -11,11 +11,10 @@ from verification.reports.queries import Filters, list_reports
 
 
 def search_names(api: Api, text: str) -> set[str]:
-    answer = api.get("/reports", search=text, size=200)
-    assert answer.status_code == 200, answer.content
-    body = answer.json()
-    assert body["totalElements"] == len(body["content"])
-    return {report["subjectName"] for report in body["content"]}
+    where = api.workspace.pk, api.environment
+    found = list_reports(*where, Filters(search=text), page=0, size=200)
+    assert found.total == len(found.rows)
+    return {report.subject_name for report in found.rows}
 
 
 NAMES = [
@@ -84,12 +83,7 @@ FOUND = [
 
 
 def test_search_finds_any_part_of_a_name(named_api: Api):
-    def names(text: str) -> set[str]:
-        where = named_api.workspace.pk, "sandbox"
-        found = list_reports(*where, Filters(search=text), page=0, size=200)
-        return {report.subject_name for report in found.rows}
-
-    assert [(text, names(text)) for text, _ in FOUND] == FOUND
+    assert [(text, search_names(named_api, text)) for text, _ in FOUND] == FOUND
 
 
 def test_name_of_an_older_version_is_found_once_it_is_folded(api: Api, monkeypatch):

@@ -39,14 +39,13 @@ def test_timeline_names_no_member_of_the_staff(api: Api):
 
 def test_timeline_is_oldest_first(api: Api):
     report_id = create_report_with_status(api, "FAILED")
-    for _ in range(3):
-        api.post(f"/reports/{report_id}/retry")
-        api.work()
+    api.post(f"/reports/{report_id}/retry")
+    api.work()
 
     moves = timeline(api, report_id)
 
     moments = [datetime.fromisoformat(move["createdAt"]) for move in moves]
-    assert len(moves) == 8
+    assert len(moves) == 4
     assert moments == sorted(moments)
     for earlier, later in pairwise(moves):
         assert later["from"] == earlier["to"]
