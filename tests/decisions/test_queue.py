@@ -158,24 +158,17 @@ def test_decline_that_waits_before_the_job_leaves_nothing_to_wait_for(api, offic
     assert not waits(report)
 
 
-def test_decline_closes_the_case(officer: Officer, second: Officer, report: str):
-    officer.take(report)
-
-    officer.decide(report, "DECLINED")
-
-    case = case_of(report)
-    assert case.closed_at is not None
-    assert case.assignee is None
-    assert obstacle(second.take, report) == CaseObstacle.CLOSED
-
-
-def test_approval_closes_the_case_and_a_review_opens_it(officer: Officer, report: str):
+def test_approval_closes_the_case_and_a_review_opens_it(
+    officer: Officer, second: Officer, report: str
+):
     first = officer.decide(report, "REVIEW")
     assert waits(report)
 
+    officer.take(report)
     approval = officer.decide(report, "APPROVED", replaces=first.pk)
     assert case_of(report).assignee is None
     assert not waits(report)
+    assert obstacle(second.take, report) == CaseObstacle.CLOSED
 
     officer.decide(report, "REVIEW", replaces=approval.pk)
     assert case_of(report).cause == CaseCause.REVIEW
