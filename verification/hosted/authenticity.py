@@ -17,7 +17,6 @@ from verification.hosted.hosted_pages import (
 )
 from verification.privacy.certificates import published_keys
 from verification.reports.models import Report, ReportStatus, RiskLevel
-from workspaces.models import Environment
 
 LEVELS = {
     RiskLevel.LOW: _("Low risk"),
@@ -49,7 +48,6 @@ def show_report(request: HttpRequest, report_id: UUID, token: str) -> HttpRespon
         "level": "" if report.erased_at else LEVELS[RiskLevel(report.risk_level)],
         "is_disputed": report.results.filter(disputed_at__isnull=False).exists(),
         "notes": list(_notes(report)),
-        "is_test": report.environment == Environment.SANDBOX,
     }
     return render_page(request, "genuine", context)
 

@@ -54,7 +54,6 @@ def show(request: HttpRequest, token: str) -> HttpResponse:
             notification.workspace,
             Environment.SANDBOX if notification.sandbox else Environment.PRODUCTION,
         ),
-        "is_test": notification.sandbox,
         "can_block": bool(known),
         "can_lift": True,
         "addresses": [
@@ -84,7 +83,6 @@ def block_page(
     blocks = active_blocks(report.workspace_id, addresses)
     context = {
         **client_context(report.workspace, report.environment),
-        "is_test": report.environment == Environment.SANDBOX,
         "can_block": bool(addresses),
         "back": back,
         "blocked": blocks.order_by("reason").first(),

@@ -576,7 +576,6 @@ def base_context(request: HttpRequest, visited: OpenConsent) -> Context:
         if opens_data(consent, now())
         else "",
         "is_company": consent.report.subject_type == SubjectType.COMPANY,
-        "is_test": consent.report.environment == Environment.SANDBOX,
         "is_answered": consent.status != ConsentStatus.PENDING,
         "timezone": timezone_of(consent.report),
         "can_renew": visited.stage == Stage.EXPIRED
@@ -700,7 +699,6 @@ def preview_context(workspace: Workspace) -> Context:
         "steps": 1,
         "expires_at": consent.expires_at,
         "timezone": timezone_of(report),
-        "is_test": True,
     }
 
 

@@ -43,7 +43,7 @@ from verification.web.pages import View
 from verification.web.pages import private_page as hosted
 from verification.web.request import client_address
 from workspaces import rate_limits
-from workspaces.models import Workspace
+from workspaces.models import Environment, Workspace
 
 
 def details_of(subject: dict[str, Any]) -> list[tuple[str, str]]:
@@ -266,6 +266,7 @@ def client_context(workspace: Workspace, environment: str) -> dict[str, Any]:
         "client_name": requester.name,
         "client_contact": requester.contact,
         "is_reviewed": requester.is_reviewed,
+        "is_test": environment == Environment.SANDBOX,
     }
 
 

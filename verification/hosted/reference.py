@@ -39,7 +39,6 @@ from verification.reports.hosted_links import link_end
 from verification.values.formats import one_line
 from verification.web.pages import attachment
 from verification.web.request import client_address, user_agent
-from workspaces.models import Environment
 
 NAME_LENGTH = 200
 REMARKS_LENGTH = 1000
@@ -290,7 +289,6 @@ def _render(
         "reference": reference,
         "expires_at": link_end(reference),
         **client_context(reference.report.workspace, reference.report.environment),
-        "is_test": reference.report.environment == Environment.SANDBOX,
         "stop": visited.stage != "replaced"
         and reverse("reference:block", args=[reference.pk]),
     }

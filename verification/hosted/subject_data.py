@@ -271,7 +271,6 @@ def data_context(visited: OpenConsent) -> Context:
         "consent_id": visited.consent.pk,
         "data_path": subject_pages.path_of(visited.consent.pk),
         **client_context(report.workspace, report.environment),
-        "is_test": report.environment == Environment.SANDBOX,
     }
 
 
