@@ -53,7 +53,6 @@ from verification.decisions.findings import (
 from verification.decisions.models import (
     MAX_CODES,
     MAX_DECISIONS,
-    AdverseNotice,
     CaseCause,
     Decision,
     DecisionState,
@@ -411,8 +410,7 @@ def finish_waiting_declines() -> None:
 @transaction.atomic
 def finish_waiting_decline(notice_id: UUID) -> None:
     """Let a decline count at the end of its wait, unless its results have changed."""
-    report_id = AdverseNotice.objects.values_list("report_id", flat=True)
-    report = locked_reports().get(pk=report_id.get(pk=notice_id))
+    report = locked_reports().get(notices=notice_id)
     take_back_outdated(report)
     waiting = notices.waiting_notices().select_related("decision")
     notice, at = waiting.filter(pk=notice_id).first(), now()

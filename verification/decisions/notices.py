@@ -292,8 +292,7 @@ def send_message_again(message: Notification, by: str) -> None:
     ResendTooSoon.
     """
     notice_id = UUID(message.cause.split(":")[1])
-    report_id = AdverseNotice.objects.values_list("report_id", flat=True)
-    report = locked_reports().get(pk=report_id.get(pk=notice_id))
+    report = locked_reports().get(notices=notice_id)
     rows = AdverseNotice.objects.select_for_update(of=("self",), no_key=True)
     notice = rows.get(pk=notice_id)
     notice.report = report

@@ -36,8 +36,7 @@ def request_review(
 
     `entry` is more for the register. Returns None if no review can be requested.
     """
-    report_id = AdverseNotice.objects.values_list("report_id", flat=True)
-    report = locked_reports().get(pk=report_id.get(pk=notice_id))
+    report = locked_reports().get(notices=notice_id)
     notice = AdverseNotice.objects.select_for_update(no_key=True).get(pk=notice_id)
     if report.erased_at or not notice.can_be_reviewed:
         return None
