@@ -431,7 +431,6 @@ def _send_invitation(invitation: Invitation, token: str) -> None:
                 "role": invitation.role,
                 "url": f"{settings.BASE_URL}/console/invitations/{token}",
                 "expiresAt": utc_text(invitation.expires_at),
-                "operator": settings.OPERATOR_NAME,
             },
             workspace_id=invitation.workspace_id,
         )

@@ -8,7 +8,6 @@ import secrets
 from datetime import timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils.crypto import constant_time_compare
@@ -72,7 +71,6 @@ def add(actor: Member, channel: Channel, address: str, language: str) -> Sandbox
             address,
             {
                 **(workspace.requester.message_context if workspace.is_live else {}),
-                "operator": settings.OPERATOR_NAME,
                 "code": code,
             },
             language,

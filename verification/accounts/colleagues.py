@@ -133,7 +133,6 @@ def invite(user: User, *, by: User) -> None:
                 "by": by.get_full_name() or by.get_username(),
                 "url": f"{settings.BASE_URL}/accounts/join/{token}/",
                 "expiresAt": utc_text(invitation.expires_at),
-                "operator": settings.OPERATOR_NAME,
             },
         )
     )

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
@@ -149,7 +148,6 @@ def notify_name_decided(change: NameChange) -> None:
         "wanted": full_name(change.legal_name, change.trading_name),
         "isApproved": change.status == NameChange.Status.APPROVED,
         "reason": change.reason,
-        "operator": settings.OPERATOR_NAME,
         "url": console_url("settings-name", change.workspace_id, "production"),
     }
     users = _recipients(change, change.asked_by_id)
@@ -185,6 +183,5 @@ def _context(application: Application, page: str) -> dict[str, Any]:
     return {
         "workspace": application.workspace.name,
         "company": application.company_name,
-        "operator": settings.OPERATOR_NAME,
         "url": console_url(page, application.workspace_id, "production"),
     }

@@ -133,14 +133,13 @@ def notify(*outgoing: OutgoingMessage) -> None:
 def notify_account_holder(kind: Kind, email: str, **context: str) -> None:
     """Write to a user about their own account, in the language of the page."""
     reset = settings.BASE_URL + reverse("account_reset_password")
-    known = {"operator": settings.OPERATOR_NAME, "resetUrl": reset}
     notify(
         OutgoingMessage(
             kind,
             Channel.EMAIL,
             cause=f"account:{uuid7()}",
             recipient=email,
-            context=known | context,
+            context={"resetUrl": reset, **context},
             language=get_language() or "en",
         )
     )
