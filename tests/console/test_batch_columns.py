@@ -11,6 +11,7 @@ from tests.console.test_batches import (
     faults,
     found_faults,
     judge_file,
+    order_file,
     people,
     subjects,
 )
@@ -370,11 +371,13 @@ def test_same_name_alone_twice_is_found(api):
 
 def test_name_alone_of_an_earlier_file_is_pointed_out(admin):
     CheckDefinition.objects.filter(name="AML_SCREENING").update(active=True)
-    sender = Sender(admin, choice("AML_SCREENING"))
+    chosen = choice("AML_SCREENING")
     headings = ["Name", "Your reference"]
-    sender.order(csv_file(headings, ["Wanjiku Kamau", "1"]))
+    order_file(admin, csv_file(headings, ["Wanjiku Kamau", "1"]), chosen)
 
-    page = sender.send(csv_file(headings, ["Otieno", "2"], ["Wanjiku Kamau", "3"]))
+    page = Sender(admin, chosen).send(
+        csv_file(headings, ["Otieno", "2"], ["Wanjiku Kamau", "3"])
+    )
 
     earlier = Report.objects.get().pk
     assert f'Row 3 · <a href="{admin.url("reports-detail", report=earlier)}"' in page
