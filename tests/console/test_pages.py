@@ -331,6 +331,8 @@ def test_report_is_in_the_language_of_the_page(owner, api):
     assert ("Jina kamili", "Wanjiku Kamau") in rows
     assert "Mtu · Kenya" in html
     answer = owner.get("reports-pdf", query={"lang": "sw"}, report=made)
+    assert "attachment" in answer["Content-Disposition"]
+    assert answer["Cache-Control"] == "no-store"
     (first, *_) = PdfReader(io.BytesIO(answer.content)).pages
     text = " ".join(first.extract_text().split())
     for said in ("Ripoti ya uhakiki", "Hatari kubwa", "Kitambulisho cha taifa"):
@@ -361,15 +363,6 @@ def test_wrong_filters_show_errors(owner):
         assert "<title>Error:" in owner.page("reports", query=query), query
 
 
-def test_typed_text_is_escaped(owner, api):
-    item = {**person(fullName="Wanjiku <b>Kamau"), "purpose": "<script>alert(1)"}
-    made = api.create(item)["id"]
-
-    html = owner.page("reports-detail", report=made)
-    assert "<script>" not in html
-    assert "<b>Kamau" not in html
-
-
 def test_report_shows_why_its_subject_declined(owner, api):
     made = api.create({**person(), "consent": HOSTED})["id"]
     consent = Consent.objects.get(report=made)
@@ -377,15 +370,6 @@ def test_report_shows_why_its_subject_declined(owner, api):
 
     html = owner.page("reports-detail", report=made)
     assert "I did not &lt;b&gt;apply" in html
-
-
-def test_report_is_downloaded(owner, api):
-    made = api.create(person())["id"]
-    answer = owner.get("reports-pdf", report=made)
-
-    assert answer.content.startswith(b"%PDF")
-    assert "attachment" in answer["Content-Disposition"]
-    assert answer["Cache-Control"] == "no-store"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -367,9 +367,10 @@ def test_document_of_an_erased_report_is_not_rendered(owner, api, ready):
     assert not Disclosure.objects.filter(channel="PDF").exists()
 
 
-def test_pages_show_unusual_names(owner, api):
+def test_pages_show_unusual_names_and_no_markup(owner, api):
     names = ["و" * 200, "张伟", "A" * 200, "<b>O'Brien</b>"]
-    made = api.create(*[person(fullName=name) for name in names])
+    items = [{**person(fullName=name), "purpose": "<b>Loan"} for name in names]
+    made = api.create(*items)
     api.work()
 
     listed = owner.page("reports")
@@ -378,6 +379,7 @@ def test_pages_show_unusual_names(owner, api):
     html = owner.page("reports-detail", report=made[-1]["id"])
     assert f"<bdi>{escape(names[-1])}" in html
     assert "<b>O'Brien" not in html + listed
+    assert "<b>Loan" not in html
 
 
 def test_pages_with_much_to_show_are_light(owner, api, ready):

@@ -10,17 +10,21 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.world import staff
+from verification.accounts.sessions import PROVIDER_FACTOR
 from workspaces.models import Member
 
 
 class ConsoleVisitor:
-    """A member with a browser. Arguments after `environment` are those of the URL."""
+    """A member with a browser, whose identity provider has asked for a second factor.
+
+    Arguments after `environment` are those of the URL.
+    """
 
     def __init__(self, member: Member, *, has_factor: bool = True) -> None:
         self.member, self.workspace = member, member.workspace
         self.http = Client()
         if has_factor:
-            staff.log_in(self.http, member.user)
+            staff.open_session(self.http, member.user, PROVIDER_FACTOR)
         else:
             self.http.force_login(member.user)
 

@@ -128,6 +128,11 @@ def log_in(client: Client, user: User) -> None:
     It costs a third of `Client.force_login`; tests/accounts holds the login itself.
     """
     give_factor(user)
+    open_session(client, user, "totp")
+
+
+def open_session(client: Client, user: User, factor: str) -> None:
+    """Give the client a session of a login with this type of second factor."""
     user.last_login = now()
     user.save(update_fields=["last_login"])
     request = HttpRequest()
@@ -138,7 +143,7 @@ def log_in(client: Client, user: User) -> None:
             BACKEND_SESSION_KEY: BACKEND,
             HASH_SESSION_KEY: user.get_session_auth_hash(),
             "account_authentication_methods": [
-                {"method": "mfa", "type": "totp", "at": time.time()}
+                {"method": "mfa", "type": factor, "at": time.time()}
             ],
             "account_authentication_methods_user": str(user.pk),
         }
