@@ -708,18 +708,28 @@ def chain(api: Api) -> list[str]:
 
 
 def test_person_is_erased_by_every_number(api: Api, chain: list[str]):
-    """Peter's reports have his own numbers, and one PIN or ID number of Wanjiku's."""
-    peter: dict[str, Any] = {"fullName": "Peter Otieno"}
-    pin, own = {"kraPin": PIN}, {"idNumber": "22222222"}
-    for each in ({**own, **pin}, own, {"idNumber": None, **pin}):
-        api.create(person(**peter, **each) | {"checksRequested": ["KRA_PIN"]})
+    def order(**subject: Any) -> str:
+        return api.create(person(**subject) | {"checksRequested": ["KRA_PIN"]})["id"]
+
+    # Peter's reports have his own numbers, and one PIN of Wanjiku's.
+    peter, other_pin = {"fullName": "Peter Otieno"}, "B987654321C"
+    order(**peter, idNumber="22222222", kraPin=PIN)
+    order(**peter, idNumber="22222222")
+    order(**peter, idNumber=None, kraPin=PIN)
+    # With her ID number his report is hers to the client, but his PIN leads no further.
+    mistyped = order(**peter, kraPin=other_pin)
+    order(idNumber=None, kraPin=other_pin)
     rule = store_rule(api, id_number="33333333")
+    made = request_erasure(api, chain[0])
+    # Until the job begins, the numbers count alone.
+    late = order(**peter, idNumber=None, kraPin=PIN)
 
-    erasure = erase(api, chain[0])
+    erase_person(made["id"])
 
-    assert {str(pk) for pk in erasure.report_ids} == {*chain}
     erased = Report.objects.exclude(erased_at=None).values_list("pk", flat=True)
-    assert {str(pk) for pk in erased} == {*chain}
+    assert {str(pk) for pk in erased} == {*chain, mistyped, late}
+    erasure = Erasure.objects.get()
+    assert {*erasure.report_ids} == {*erased}
     assert json.loads(erasure.certificate)["searchedBy"] == ["idNumber", "kraPin"]
     assert erasure.rule_ids == [rule.pk]
     assert not Rule.objects.exists()
