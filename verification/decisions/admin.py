@@ -12,7 +12,6 @@ class DecisionAdmin(ReadOnlyAdmin):
     list_filter = ["status", "state", "made_by_kind", "environment"]
     list_select_related = ["notice"]
     search_ids = ("id", "report_id")
-    ordering = ["-id"]
     fields = [
         "id",
         "workspace",

@@ -21,8 +21,6 @@ class Command(BaseCommand):
         "bucket. Then it migrates to this version, carries out the journal again, "
         "opens sealed values and audits the ledger."
     )
-    # The database has no tables yet.
-    requires_migrations_checks = False
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("folder", metavar="FOLDER", type=Path)
