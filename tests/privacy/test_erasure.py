@@ -497,6 +497,9 @@ def test_late_outcomes_of_a_source_leave_nothing(api: Api, log_lines: LogLines):
     assert marked_rows() == []
     assert MARK not in str(log_lines())
     assert not Event.objects.filter(name__startswith="check.").exists()
+    # The check that was answered stays billed.
+    kinds = [kind for kind, _, _ in movements(api)]
+    assert (kinds.count("CHARGE"), kinds.count("REVERSAL")) == (3, 2)
 
 
 def test_answers_of_a_receiver_after_the_erasure_are_not_kept(api: Api):

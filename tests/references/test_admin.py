@@ -55,6 +55,8 @@ def test_staff_see_the_status_without_the_answers(paying_api: Api):
 def test_staff_see_answers_after_revealing_them(paying_api: Api, staff: Client):
     reference = create_reference(paying_api)
     submit(reference.pk, 1, ANSWERS, EVIDENCE)
+    masked = staff.get(change(reference)).content.decode()
+    assert not [personal for personal in PERSONAL if personal in masked]
 
     reveal(staff, reference)
 
