@@ -41,9 +41,7 @@ PATIENT = {
 
 
 def cancel(api: Api, report_id: str) -> dict:
-    answer = api.post(f"/reports/{report_id}/cancel")
-    assert answer.status_code == 200, answer.content
-    return answer.json()
+    return api.act(ends.cancel, report_id)
 
 
 def statuses(report: dict) -> list[str]:

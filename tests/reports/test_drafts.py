@@ -21,6 +21,7 @@ from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent, ConsentStatus
 from verification.payments.audit import audit_everything
 from verification.payments.models import Payment
+from verification.reports.drafts import edit_draft
 from verification.reports.models import Report
 from webhooks.models import Event
 from workspaces.models import LedgerEntry
@@ -37,9 +38,7 @@ EVERYTHING = {
 
 
 def edit(api: Api, report_id: str, **members) -> dict:
-    answer = api.post(f"/reports/{report_id}/draft", members)
-    assert answer.status_code == 200, answer.content
-    return answer.json()
+    return api.act(edit_draft, report_id, members)
 
 
 def edit_faults(api: Api, report_id: str, **members) -> dict[str, str]:

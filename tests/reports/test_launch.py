@@ -21,13 +21,12 @@ from tests.world.threads import run_at_once
 from verification.checks.models import CheckDefinition
 from verification.consents.models import Consent
 from verification.payments.models import Payment
+from verification.reports import launch as verbs
 from verification.reports.models import Report
 
 
 def launch(api: Api, report_id: str) -> dict:
-    answer = api.post(f"/reports/{report_id}/launch")
-    assert answer.status_code == 200, answer.content
-    return answer.json()
+    return api.act(verbs.launch, report_id)
 
 
 def reasons(api: Api, report_id: str) -> list[str]:

@@ -23,19 +23,17 @@ from tests.world.packages import (
 )
 from verification.checks.models import CheckDefinition, CheckPackage
 from verification.providers import registry
+from verification.reports import launch as verbs
+from verification.reports.drafts import edit_draft
 from verification.reports.pricing import share_out
 
 
 def launch(api: Api, report_id: str) -> dict[str, Any]:
-    answer = api.post(f"/reports/{report_id}/launch")
-    assert answer.status_code == 200, answer.content
-    return answer.json()
+    return api.act(verbs.launch, report_id)
 
 
 def edit(api: Api, report_id: str, **members: Any) -> dict[str, Any]:
-    answer = api.post(f"/reports/{report_id}/draft", members)
-    assert answer.status_code == 200, answer.content
-    return answer.json()
+    return api.act(edit_draft, report_id, members)
 
 
 def test_package_orders_its_checks(api: Api):

@@ -11,15 +11,14 @@ from tests.world.orders import (
 )
 from tests.world.threads import run_at_once
 from verification.checks.models import CheckDefinition
+from verification.reports import launch as verbs
 
 RETRYABLE = ["PARTIAL ended", "FAILED"]
 RECOVERS = "90000004"
 
 
 def retry(api: Api, report_id: str) -> dict:
-    answer = api.post(f"/reports/{report_id}/retry")
-    assert answer.status_code == 200, answer.content
-    return answer.json()
+    return api.act(verbs.retry, report_id)
 
 
 def set_max_attempts(count: int) -> None:
@@ -36,10 +35,13 @@ def statuses(report: dict) -> list[str]:
     return [result["status"] for result in report["checkResults"]]
 
 
-def test_cancelled_report_is_not_retried(api: Api):
+def test_report_is_not_retried_before_its_end_or_when_cancelled(api: Api):
     slow_pin = two_checks(idNumber=REFUSED, kraPin="A900000006Z")
     report = api.create(slow_pin)
     api.work()
+    problem = api.refused(f"/reports/{report['id']}/retry")
+    assert problem["code"] == "report-not-retryable"
+    assert problem["reportStatus"] == "PARTIAL"
     api.post(f"/reports/{report['id']}/cancel")
 
     assert statuses(api.report(report["id"])) == ["FAILED", "CANCELLED"]
