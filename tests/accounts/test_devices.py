@@ -124,7 +124,7 @@ def test_pause_ends_an_hour_after_the_guesses(home, clock):
     store_guesses(11)
     clock.shift(timedelta(hours=1, seconds=1))
 
-    assert [SLOWED in page for page in guess_from_many_addresses(1)] == [False]
+    assert not any(SLOWED in page for page in guess_from_many_addresses(2))
 
 
 def test_unknown_account_has_the_same_pause(db, clock):

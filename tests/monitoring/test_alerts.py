@@ -504,16 +504,16 @@ def test_check_that_fails_in_three_daily_runs_raises_one_alert(api: Api):
 
 
 def test_check_that_answers_again_may_raise_another_alert(api: Api):
-    create_rule(api, id_number=SILENT)
+    create_rule(api, id_number=SILENT, cadence="WEEKLY")
     run_rules(api)
-    run_days(api, 2)
+    run_days(api, 1, 7)
     assert "last completed never" in list_alerts(api)[0]["message"]
 
     set_id_number_of_rule(CLEAR)
-    run_days(api, 1)
+    run_days(api, 1, 7)
     assert get_check_state(api)["runsWithoutAnswer"] == 0
     set_id_number_of_rule(SILENT)
-    run_days(api, 3)
+    run_days(api, 2, 7)
 
     assert [alert["kind"] for alert in list_alerts(api)] == ["NO_ANSWER"] * 2
 

@@ -219,3 +219,21 @@ def test_longest_names_are_searched_and_shown(api: Api):
     assert made["subject"]["fullName"] == name
     found = api.get("/monitoring", search="wanjikũ kamau").json()
     assert found["totalElements"] == 1
+
+
+def test_creation_takes_at_most_15_statements(api: Api, django_assert_max_num_queries):
+    create_rule(api)
+    with django_assert_max_num_queries(15):
+        create_rule(api, id_number="23456789")
+
+
+def test_rule_of_another_workspace_is_not_found(api: Api, another_api: Api):
+    rule = f"/monitoring/{create_rule(api)['id']}"
+
+    for answer in (
+        another_api.get(rule),
+        another_api.post(f"{rule}/pause"),
+        another_api.post(f"{rule}/resume"),
+        another_api.delete(rule),
+    ):
+        assert answer.status_code == 404

@@ -56,6 +56,12 @@ def withdrawn(api: Api, check: str = "IDENTITY", **subject: Any) -> None:
     withdraw(consent.pk, consent.generation, Evidence(), "")
 
 
+def lose_consent() -> None:
+    """Pause all rules as a withdrawal does."""
+    at = {"paused_at": now(), "consent_withdrawn_at": now()}
+    Rule.objects.update(status="PAUSED", pause_reason="CONSENT_WITHDRAWN", **at)
+
+
 def anew(**members: Any) -> dict[str, Any]:
     return {"consent": {**ATTESTED, "obtainedAt": utc_text(now()), **members}}
 
@@ -287,7 +293,7 @@ def test_message_names_rules_by_their_last_report_and_page(api: Api):
 
 def test_rule_needs_a_new_consent_after_a_withdrawal(api: Api):
     rule = store_rule(api)
-    withdrawn(api)
+    lose_consent()
 
     problem = api.refused(f"/monitoring/{rule.pk}/resume", {})
 
@@ -298,7 +304,7 @@ def test_rule_needs_a_new_consent_after_a_withdrawal(api: Api):
 
 def test_next_run_uses_the_consent_given_after_the_withdrawal(api: Api):
     rule = store_rule(api)
-    withdrawn(api)
+    lose_consent()
     consent = anew(evidenceReference="form-2")
 
     assert resume(api, rule, consent).json()["status"] == "ACTIVE"
@@ -311,7 +317,7 @@ def test_next_run_uses_the_consent_given_after_the_withdrawal(api: Api):
 
 def test_consent_from_before_the_withdrawal_is_refused(api: Api):
     rule = store_rule(api)
-    withdrawn(api)
+    lose_consent()
 
     problem = api.refused(f"/monitoring/{rule.pk}/resume", {"consent": ATTESTED})
 
@@ -341,7 +347,7 @@ INVALID_CONSENTS = [
 
 def test_invalid_consent_resumes_nothing(api: Api):
     rule = store_rule(api)
-    withdrawn(api)
+    lose_consent()
     for consent, at, code in INVALID_CONSENTS:
         problem = api.refused(f"/monitoring/{rule.pk}/resume", {"consent": consent})
 
@@ -465,7 +471,7 @@ def test_withdrawal_leaves_rules_paused_by_staff_with_staff(api: Api):
 
 def test_pause_by_staff_keeps_the_withdrawal(api: Api):
     rule = store_rule(api)
-    withdrawn(api)
+    lose_consent()
     assert pause_for_staff(rule.pk)
     assert resume_for_staff(rule.pk)
     assert standing(rule) == ("PAUSED", "CONSENT_WITHDRAWN")

@@ -208,6 +208,7 @@ def test_read_all_marks_only_own_alerts(
     assert len(list_alerts(api, severity="INFO")) == 2
     for other in (another_api, live_api):
         assert len(list_alerts(other, read="false")) == 1
+    assert api.put("/monitoring/alerts/read-all").status_code == 204
 
 
 def test_read_all_refuses_bodies_and_other_methods(api: Api):
