@@ -10,8 +10,8 @@ from django.db import connection
 from django.utils.timezone import now
 
 from monitoring.alerts import (
-    ALERT_RANKS,
     ComparisonFailed,
+    _change_alert,
     compare_lost_runs,
     compare_runs,
     find_changes,
@@ -252,13 +252,12 @@ def test_what_a_source_does_not_tell_is_no_change(answers, alerts):
     for answer in answers:
         after = snapshot_of(result_of(answer), before)
         if before and (changes := find_changes("IDENTITY", before, after)):
-            worst = max((one.severity for one in changes), key=ALERT_RANKS.index)
-            found.append((worst, message_of(changes)))
+            found.append(_change_alert(changes))
         before = after
 
-    assert [severity for severity, _ in found] == [severity for severity, _ in alerts]
-    for (_, message), (_, words) in zip(found, alerts, strict=True):
-        assert words in message
+    assert [alert.severity for alert in found] == [severity for severity, _ in alerts]
+    for alert, (_, words) in zip(found, alerts, strict=True):
+        assert words in alert.message
 
 
 def test_run_keeps_what_its_source_does_not_tell(api: Api, made):
