@@ -174,7 +174,7 @@ def test_bomb_is_refused():
     for times in (1, 2):
         bomb = files.pdf_bomb(times)
         assert len(bomb) < 1_000_000
-        assert fault("a.pdf", "application/pdf", bomb) == Fault.BOMB
+        assert fault_of_pdf(bomb) == Fault.BOMB
 
 
 def test_object_streams_are_accepted_up_to_the_limit():

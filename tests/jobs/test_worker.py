@@ -346,6 +346,7 @@ def test_worker_says_once_a_minute_why_it_cannot_claim_and_goes_on(
 
     monkeypatch.setattr(worker, "explain_error", explain)
     monkeypatch.setattr(worker, "RECONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "IDLE_SECONDS", 0.05)
     start_worker()
     until(Heartbeat.objects.exists)
     with monkeypatch.context() as away:
