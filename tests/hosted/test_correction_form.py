@@ -12,8 +12,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from pypdf import PdfReader
 
 from tests.files.samples import pdf, picture
+from tests.hosted.conftest import asking
 from tests.hosted.test_subject_data import data_page, grant
-from tests.world.clients import Api, person
+from tests.world.clients import Api, create_lender, person
 from tests.world.corrections import MISTYPED, REASON, RIGHT, reviewer
 from tests.world.members import create_member
 from tests.world.subject import Visitor, visible_text
@@ -35,15 +36,32 @@ from verification.privacy.models import Correction
 from verification.privacy.personal_data import erase_reports
 from verification.values.clock import now
 from workspaces import rate_limits
+from workspaces.models import Workspace
 
 SAID = {"what": "The name is not mine.", "why": "Two digits\nwere swapped."}
 
 
-@pytest.fixture
-def subject(ask: Any, api: Api) -> Visitor:
-    """A subject who sees a finding with another name."""
-    visitor = grant(ask(subject={"idNumber": MISTYPED}, checksRequested=["IDENTITY"]))
+@pytest.fixture(scope="module")
+def workspace(module_transaction: None) -> Workspace:
+    return create_lender()
+
+
+@pytest.fixture(scope="module")
+def checked(workspace: Workspace) -> Visitor:
+    """A subject who consented to a check, which found another name."""
+    api = Api(workspace, "sandbox")
+    ask = asking(api)
+    visitor: Visitor = ask(subject={"idNumber": MISTYPED}, checksRequested=["IDENTITY"])
+    visitor.agree()
     api.work()
+    return visitor
+
+
+@pytest.fixture
+def subject(db: None, checked: Visitor) -> Visitor:
+    """The subject at the page of the finding, with a browser of this test."""
+    visitor = Visitor(checked.link)
+    visitor.report_id = checked.report_id
     visitor.prove("data/")
     return visitor
 

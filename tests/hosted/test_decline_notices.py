@@ -9,7 +9,8 @@ import pytest
 import time_machine
 from pypdf import PdfReader
 
-from tests.world.clients import Api, erase
+from tests.hosted.conftest import asking
+from tests.world.clients import Api, create_lender, erase
 from tests.world.decisions import Officer
 from tests.world.notices import decline, decline_by_policy, deliver, wait
 from tests.world.subject import Visitor, newest_code, visible_text
@@ -19,6 +20,7 @@ from verification.documents.decline_notice import notice_pdf
 from verification.notifications.models import Kind, Notification
 from verification.privacy.models import SubjectRequest
 from verification.privacy.reviews import answer_reviews
+from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db
 
@@ -32,12 +34,26 @@ def officer(api: Api) -> Officer:
     return Officer(api)
 
 
-@pytest.fixture
-def subject(api: Api, ask: Any) -> Visitor:
-    """Return a subject who consented to a report that is ready."""
-    visitor = ask(subject={"email": "wanjiku@kamau.test"})
+@pytest.fixture(scope="module")
+def workspace(module_transaction: None) -> Workspace:
+    return create_lender()
+
+
+@pytest.fixture(scope="module")
+def checked(workspace: Workspace) -> Visitor:
+    """A subject who consented to a report that is ready."""
+    api = Api(workspace, "sandbox")
+    visitor: Visitor = asking(api)(subject={"email": "wanjiku@kamau.test"})
     visitor.agree()
     api.work()
+    return visitor
+
+
+@pytest.fixture
+def subject(db: None, checked: Visitor) -> Visitor:
+    """The subject with a browser of this test."""
+    visitor = Visitor(checked.link)
+    visitor.report_id = checked.report_id
     return visitor
 
 

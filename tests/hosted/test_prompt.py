@@ -27,9 +27,9 @@ from verification.hosted.forms import PhoneForm
 from verification.jobs.models import Job
 from verification.notifications.models import Block, DailyCount
 from verification.notifications.recipients import block
+from verification.payments import checkouts
 from verification.payments.checkouts import (
     PROMPTS_PER_LINK_PER_HOUR,
-    PROMPTS_PER_PHONE_PER_DAY,
     PaymentClosed,
     TooManyPrompts,
     _checkout_request,
@@ -483,20 +483,21 @@ def test_link_sends_few_prompts_an_hour_and_then_tells_of_no_block(
 
 
 def test_phone_gets_few_prompts_a_day_by_any_link(
-    paystack_api: Api, paystack: FakePaystack
+    paystack_api: Api, paystack: FakePaystack, monkeypatch: pytest.MonkeyPatch
 ):
-    links = [create_payer(paystack_api) for _ in range(PROMPTS_PER_PHONE_PER_DAY + 1)]
-    for visitor in links[:-1]:
-        opened(visitor)
+    monkeypatch.setattr(checkouts, "PROMPTS_PER_PHONE_PER_DAY", 2)
+    first, second, third = (create_payer(paystack_api) for _ in range(3))
+    opened(first)
+    opened(second)
 
     with pytest.raises(TooManyPrompts):
-        opened(links[-1])
+        opened(third)
 
-    assert Checkout.objects.count() == PROMPTS_PER_PHONE_PER_DAY
-    assert opened(links[-1], "+254712345679").phone == "+254712345679"
+    assert Checkout.objects.count() == 2
+    assert opened(third, "+254712345679").phone == "+254712345679"
     DailyCount.objects.update(day=now().date() - timedelta(days=1))
     Checkout.objects.update(status="FAILED")
-    assert opened(links[0]).phone == PHONE
+    assert opened(first).phone == PHONE
 
 
 def test_blocked_phone_gets_no_prompt(visitor: Payer, paystack: FakePaystack):
