@@ -186,14 +186,14 @@ def test_reconciliation_finds_a_dispute_without_event(
 
     with time_machine.travel(now() + timedelta(days=1)):
         reconcile_yesterday()
-    poll_checkouts(checkout)
+        poll_due_checkouts()
     assert Dispute.objects.get().status == "OPEN"
 
     # The dispute ends a day later, again without an event.
     paystack.dispute(checkout.reference, "resolve", **LOST["paystack"])
     with time_machine.travel(now() + timedelta(days=2)):
         reconcile_yesterday()
-    poll_checkouts(checkout)
+        poll_due_checkouts()
     assert Dispute.objects.get().status == "LOST"
 
 
