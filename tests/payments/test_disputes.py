@@ -69,6 +69,8 @@ def end(taker: Any, checkout: Checkout, how: dict[str, Any]) -> None:
     poll_checkouts(checkout)
 
 
+# The other tests are of Paystack's disputes.
+@pytest.mark.parametrize("taker", ["stripe"], indirect=True)
 def test_disputed_top_up_leaves_the_balance_until_won(
     taker: CheckoutServer, live_api: Api
 ):

@@ -172,19 +172,6 @@ def test_small_refunds_wait_when_their_sum_is_large(api: Api, settings):
     assert waits == [False, False, True]
 
 
-def test_rejected_amount_can_be_refunded_again(api: Api, settings):
-    settings.REFUND_NEEDS_SECOND_ABOVE = Decimal(200)
-    checkout = create_paid_checkout(api)
-    reject_refund(create_refund(checkout).pk, by=WANGARI)
-    send_waiting_refunds()
-    assert state(api, checkout) == "PAID"
-
-    approve_refund(create_refund(checkout).pk, by=WANGARI)
-    send_waiting_refunds()
-
-    assert state(api, checkout) == "REFUNDED"
-
-
 def test_second_payment_is_refunded_and_the_first_stays(api: Api):
     made = api.create(candidate_item())
     first = open_page(made)

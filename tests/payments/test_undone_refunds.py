@@ -238,22 +238,6 @@ def test_part_is_refunded_when_the_subject_declines(api: Api):
     assert later(checkout, 0) == [("SHORT", 100, "APPROVED")]
 
 
-def test_payment_in_parts_is_refunded_in_parts(api: Api):
-    made = api.create(candidate_item())
-    for amount in (100, 150):
-        checkout = open_page(made)
-        end_sandbox_checkout(
-            checkout.reference, CheckoutState.PAID, pays=Decimal(amount)
-        )
-        poll_checkouts(checkout)
-    api.post(f"/reports/{made['id']}/cancel")
-
-    assert later(checkout, 0) == [
-        ("NOT_DONE", 100, "APPROVED"),
-        ("NOT_DONE", 150, "APPROVED"),
-    ]
-
-
 def test_service_does_not_repeat_a_refund_by_staff(half: Checkout):
     create_refund(half, 120)
 
