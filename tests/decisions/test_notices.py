@@ -324,19 +324,13 @@ def test_proposal_waits_on_when_the_decline_before_it_counts(
     assert Case.objects.filter(closed_at=None).count() == 0
 
 
-@pytest.mark.parametrize("asked", ["before the retry", "during the retry"])
-def test_review_by_a_person_outlives_retry_and_cancellation(
-    api: Api, officer: Officer, asked: str
-):
+def test_review_by_a_person_outlives_retry_and_cancellation(api: Api, officer: Officer):
     report_id = api.create(two_checks(idNumber=REFUSED, email=EMAIL))["id"]
     api.work()
     made = decline_by_policy(api, report_id)
     notice = deliver()
-    if asked == "before the retry":
-        request_review(notice.pk)
     retry(api, report_id)
-    if asked == "during the retry":
-        request_review(notice.pk)
+    request_review(notice.pk)
     assert api.post(f"/reports/{report_id}/cancel").status_code == 200
     review_decisions(report_id)
 
