@@ -271,17 +271,19 @@ def test_object_of_another_workspace_is_not_found(another_api: Api, urls):
     assert count_rows() == before
 
 
-def test_object_of_the_other_environment_is_not_found(live_api: Api, urls):
-    token = erasing_api(live_api).text
-    before = count_rows()
+def test_object_of_the_other_environment_is_not_found(api: Api, live_api: Api, urls):
+    of_live = addresses([path for _, path in OF_AN_OBJECT], live_api)
+    for stranger, theirs in ((live_api, urls), (api, of_live)):
+        token = erasing_api(stranger).text
+        before = count_rows()
 
-    for key in OF_AN_OBJECT:
-        answer = call(key, urls[key[1]], token)
+        for key in OF_AN_OBJECT:
+            answer = call(key, theirs[key[1]], token)
 
-        is_refused = "/sandbox/" in key[1]
-        refusal = (403, "sandbox-only") if is_refused else (404, "not-found")
-        assert (answer.status_code, code(answer)) == refusal, key
-    assert count_rows() == before
+            is_refused = stranger is live_api and "/sandbox/" in key[1]
+            refusal = (403, "sandbox-only") if is_refused else (404, "not-found")
+            assert (answer.status_code, code(answer)) == refusal, key
+        assert count_rows() == before
 
 
 def problem_of(answer: Any) -> dict:
