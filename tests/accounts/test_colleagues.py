@@ -426,6 +426,7 @@ def test_dialog_names_no_request_that_has_ended(superuser, admin_user):
         (colleagues.promote, "by", "You are no longer a superuser."),
         (colleagues.promote, "user", "They are deactivated."),
         (colleagues.promote, "factor", "They have to join"),
+        (colleagues.remove_factor, "by", "You are no longer a superuser."),
         (colleagues.remove_factor, "factor", "They have no second factor"),
     ],
 )

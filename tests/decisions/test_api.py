@@ -133,7 +133,6 @@ def test_report_of_others_is_not_found(
 
 
 def test_keys_decide_only_with_the_scope(api: Api, report_id: str):
-
     problem = refused(api, report_id)
 
     assert problem["requiredScope"] == "decisions:write"
@@ -213,7 +212,6 @@ def test_report_takes_a_limited_number_of_decisions_from_keys(
 
 
 def test_first_decision_replaces_nothing(deciding_api: Api, report_id: str):
-
     problem = refused(deciding_api, report_id, replaces=report_id)
 
     assert (problem["code"], problem["decisionId"]) == ("decision-conflict", None)

@@ -289,6 +289,17 @@ def test_event_of_a_dispute_names_its_checkout(paystack: FakePaystack):
     assert event.reference == checkout.reference
 
 
+def test_event_of_a_refund_names_its_checkout(paystack: FakePaystack):
+    provider = paystack.adapter()
+    checkout, seen = paid(paystack, provider)
+    provider.refund(refund_of(checkout, seen, "1.00"))
+
+    paystack.settle_refunds()
+
+    event = provider.read_event(*paystack.signed(paystack.events[-1]))
+    assert (event.is_refund, event.reference) == (True, checkout.reference)
+
+
 def test_books_list_payments_begun_days_before(paystack: FakePaystack):
     provider = paystack.adapter()
     checkout, _ = paid(paystack, provider)
