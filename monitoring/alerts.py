@@ -306,20 +306,11 @@ def snapshot_of(result: CheckResult, old: Snapshot | None = None) -> Snapshot:
     or be unknown for their want.
     """
     finding = result.finding or {}
-    untold = {*(finding.get("evidence") or {}).get("fieldsNotTold", [])}
-    before = old or {"riskLevel": result.risk_level, "flags": {}, "details": {}}
-    unsure = untold & {*FLAG_FIELDS.values()}
-    is_nameless = any(flag["code"] == NAMELESS for flag in finding["flags"])
     told = finding["details"]
-    hidden = {name for name in ACCOUNT_FIGURES & told.keys() if told[name] is None}
-    if result.risk_level == RiskLevel.UNKNOWN or is_nameless:
-        hidden |= {
-            name
-            for name in LEFT_OPEN & told.keys()
-            if not str(told[name] or "").strip("* ")
-        }
-    untold |= hidden
-    unsure |= {name for name in hidden if before["details"].get(name)}
+    before = old or {"riskLevel": result.risk_level, "flags": {}, "details": {}}
+    not_told = {*(finding.get("evidence") or {}).get("fieldsNotTold", [])}
+    hidden = _hidden_fields(result.risk_level, finding)
+    untold = not_told | hidden
     kept = {
         code: severity
         for code, severity in before["flags"].items()
@@ -332,7 +323,9 @@ def snapshot_of(result: CheckResult, old: Snapshot | None = None) -> Snapshot:
             severity, flags.get(code, severity), key=FLAG_RANKS.__getitem__
         )
     level = result.risk_level
-    if kept or (level == RiskLevel.UNKNOWN and unsure):
+    had_values = any(before["details"].get(name) for name in hidden)
+    may_rest_on_untold = had_values or bool(not_told & {*FLAG_FIELDS.values()})
+    if kept or (level == RiskLevel.UNKNOWN and may_rest_on_untold):
         level = max(
             before["riskLevel"], level, key=lambda one: LEVEL_RANKS[RiskLevel(one)]
         )
@@ -340,6 +333,20 @@ def snapshot_of(result: CheckResult, old: Snapshot | None = None) -> Snapshot:
         k: v for k, v in told.items() if k not in untold
     }
     return {"riskLevel": level, "flags": flags, "details": details}
+
+
+def _hidden_fields(level: str, finding: dict[str, Any]) -> set[str]:
+    """Return fields that are blank though the source may know their values."""
+    told = finding["details"]
+    hidden = {name for name in ACCOUNT_FIGURES & told.keys() if told[name] is None}
+    is_nameless = any(flag["code"] == NAMELESS for flag in finding["flags"])
+    if level == RiskLevel.UNKNOWN or is_nameless:
+        hidden |= {
+            name
+            for name in LEFT_OPEN & told.keys()
+            if not str(told[name] or "").strip("* ")
+        }
+    return hidden
 
 
 def find_changes(check_name: str, old: Snapshot, new: Snapshot) -> list[Change]:

@@ -473,23 +473,7 @@ def _apply_to_payment(
     parts = list(Checkout.objects.parts(payment.pk).select_for_update(no_key=True))
     missing = payment.amount - sum(part.refundable for part in parts)
     if amount < missing:
-        # A part waits only if the payer can pay the rest: the link is valid, and the
-        # rest is not below the provider's minimum.
-        least = minimum_amount(report.environment, payment.currency)
-        checkout.is_part = (
-            payment.is_outstanding
-            and missing - amount >= least
-            and not checkout.refunded_elsewhere
-        )
-        checkout.save()
-        if not checkout.is_part:
-            refund_surplus(checkout, RefundCause.SHORT)
-            return
-        payment.set_status(PaymentStatus.PENDING)
-        # Unsent messages ask for more.
-        cancel_requests(payment)
-        cancel_shortfalls(parts)
-        notify(*payment_shortfall(report, checkout, missing - amount))
+        _apply_part(report, payment, checkout, parts, missing - amount)
         return
     cancel_shortfalls(parts)
     for part in parts:
@@ -500,6 +484,33 @@ def _apply_to_payment(
     if amount > missing:
         refund_surplus(checkout, RefundCause.OVERPAID, amount - missing)
     _mark_paid(report, payment, checkout, at)
+
+
+def _apply_part(
+    report: Report,
+    payment: Payment,
+    checkout: Checkout,
+    parts: Sequence[Checkout],
+    rest: Decimal,
+) -> None:
+    """Keep money beside earlier parts, or refund it if nobody can pay the rest.
+
+    That is so if the link is no longer valid, or the rest is below the provider's
+    minimum.
+    """
+    least = minimum_amount(report.environment, payment.currency)
+    checkout.is_part = (
+        payment.is_outstanding and rest >= least and not checkout.refunded_elsewhere
+    )
+    checkout.save()
+    if not checkout.is_part:
+        refund_surplus(checkout, RefundCause.SHORT)
+        return
+    payment.set_status(PaymentStatus.PENDING)
+    # Unsent messages ask for more.
+    cancel_requests(payment)
+    cancel_shortfalls(parts)
+    notify(*payment_shortfall(report, checkout, rest))
 
 
 def _mark_paid(
