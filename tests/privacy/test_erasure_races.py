@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from tests.checks.engine import definitions, found, only_result
 from tests.fakes.server import Answer, Request
 from tests.fakes.smile_id import FakeSmileId
 from tests.privacy.canaries import Found, find_in, table_values
@@ -47,7 +48,9 @@ from tests.world.threads import (
 )
 from tests.world.waiting import until
 from verification.backoffice import audit
+from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
+from verification.checks.results import record_outcomes
 from verification.hosted.urls import consent_urls, payment_urls, reference_urls
 from verification.payments.models import Refund
 from verification.privacy.corrections import CorrectionRefused, correct, rerun, take
@@ -57,7 +60,7 @@ from verification.references.models import Reference
 from verification.reports.models import Report
 from webhooks.configuration import remove
 from webhooks.delivery import send_due_deliveries
-from webhooks.models import Delivery
+from webhooks.models import Delivery, Event
 from workspaces.models import Account
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -126,6 +129,22 @@ def test_answer_of_a_source_that_is_being_asked_is_dropped(
     assert (result["status"], result["details"]) == (ended, None)
     assert marks(world) == {}
     assert find_in(world.canaries, iter([("log", json.dumps(log_lines()))])) == {}
+
+
+def test_finding_that_is_being_recorded_is_erased(api: Api):
+    made = api.create({**person(), "checksRequested": ["IDENTITY"]})
+    (claimed,) = claim(1)
+    erasure = request_erasure(api, made["id"])
+
+    with uncommitted(lambda: record_outcomes([(claimed, found(5))], definitions())):
+        erasing = start_and_block(lambda: erase_person(erasure["id"]))
+    erasing.result(SECONDS)
+
+    result = only_result()
+    assert (result.status, result.finding) == ("COMPLETED", None)
+    assert api.report(made["id"])["erasedAt"] is not None
+    kept = Event.objects.filter(payload__isnull=False)
+    assert [event.name for event in kept] == ["report.erased"]
 
 
 def test_answer_of_a_receiver_that_is_being_sent_to_is_dropped(
