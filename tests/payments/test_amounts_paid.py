@@ -14,7 +14,7 @@ from tests.fakes.checkouts import CheckoutServer
 from tests.fakes.paystack import FakePaystack
 from tests.fakes.paystack import paystack as paystack
 from tests.fakes.stripe import FakeStripe
-from tests.world.clients import HOSTED, Api
+from tests.world.clients import HOSTED, Api, person
 from tests.world.orders import PAYER
 from tests.world.payments import (
     PRICE,
@@ -319,13 +319,21 @@ def test_part_is_refunded_when_the_report_is_cancelled(api: Api):
     assert given_back() == {"SHORT": 100}
 
 
-def test_part_is_refunded_to_its_payer_when_a_draft_is_edited(api: Api):
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"checksRequested": ["IDENTITY"], "paymentMode": "CANDIDATE"},
+        {"subject": person(fullName="Otieno Ouma", idNumber="87654321")["subject"]},
+    ],
+)
+def test_part_is_refunded_to_its_payer_when_a_draft_is_edited(
+    api: Api, edit: dict[str, Any]
+):
     made = api.create(
         candidate_item(paymentMode="THIRD_PARTY", payer=PAYER),
         draft=True,
     )
     came(made, 100)
-    edit = {"checksRequested": ["IDENTITY"], "paymentMode": "CANDIDATE"}
     assert api.post(f"/reports/{made['id']}/draft", edit).status_code == 200
 
     assert given_back() == {"SHORT": 100}

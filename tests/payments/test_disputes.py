@@ -215,11 +215,12 @@ def dispute_during_refund(taker: Any, api: Api, how: dict[str, Any] | None) -> C
     return checkout
 
 
+@pytest.mark.parametrize("how", [None, LOST])
 def test_dispute_holds_the_money_of_a_refund_that_fails(
-    paystack: FakePaystack, paystack_api: Api
+    paystack: FakePaystack, paystack_api: Api, how: dict[str, Any] | None
 ):
     before = paystack_api.account.balance
-    checkout = dispute_during_refund(paystack, paystack_api, None)
+    checkout = dispute_during_refund(paystack, paystack_api, how)
     Job.objects.filter(function=JobName.POLL_DUE_CHECKOUTS).delete()
 
     send_refunds()
