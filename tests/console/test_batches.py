@@ -492,6 +492,8 @@ def test_same_rows_are_ordered_again_if_the_member_confirms_it(sender, owner):
     assert Report.objects.count() == 3
     again.do("order", again="1")
     assert Report.objects.filter(checks_requested=["KRA_PIN"]).count() == 3
+    third = Sender(owner, choice("KRA_PIN")).send(people())
+    assert 'name="again" value="2"' in third
 
 
 def test_other_rows_environment_or_workspace_make_another_order(

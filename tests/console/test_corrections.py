@@ -31,7 +31,8 @@ from verification.privacy.corrections import (
     take,
     withdraw,
 )
-from verification.privacy.models import Correction
+from verification.privacy.models import Correction, Outcome
+from verification.privacy.requests import answer_request
 from verification.values.local_time import format_nairobi
 from workspaces.create import create_workspace
 from workspaces.models import Workspace
@@ -147,6 +148,15 @@ def test_page_says_how_many_more_requests_for_reports_wait(owner, api, monkeypat
     ask_for_further_reports(api)
 
     assert "1 more waits." in owner.page("corrections")
+
+
+def test_page_lists_a_request_for_reports_until_it_is_answered(owner, api):
+    asked = ask_for_further_reports(api)
+    assert asked.number in owner.page("corrections")
+
+    answer_request(asked, Outcome.WITHDRAWN)
+
+    assert asked.number not in owner.page("corrections")
 
 
 def test_all_that_a_confirmation_opens_can_be_looked_at(owner, api, monkeypatch):

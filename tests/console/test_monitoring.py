@@ -194,13 +194,14 @@ def test_faults_of_a_rule_are_shown_at_their_fields(owner):
         assert not Rule.objects.exists(), fields
 
 
-def test_report_leads_to_a_rule_that_begins_with_its_details(owner, api):
+def test_report_leads_to_a_rule_that_begins_with_its_details(owner, officer, api):
     report = api.create(person())["id"]
     link = f'href="{owner.url("monitoring-new")}?report={report}"'
     assert link not in owner.page("reports-detail", report=report)
     api.work()
 
     assert link in owner.page("reports-detail", report=report)
+    assert link not in officer.page("reports-detail", report=report)
     page = owner.page("monitoring-new", query={"report": report})
     assert 'value="Wanjiku Kamau"' in page
     assert 'value="IDENTITY" id="id_checks_0" checked' in page

@@ -261,6 +261,8 @@ def test_double_click_takes_one_case(owner, api: Api):
     assert Case.objects.filter(assignee=owner.member).count() == 1
     mine = Case.objects.get(assignee=owner.member).pk
     assert 'name="held" value="1"' in owner.page("reports-detail", report=mine)
+    owner.post("queue-next", {"held": 1})
+    assert Case.objects.filter(assignee=owner.member).count() == 2
 
 
 def test_next_case_is_taken_with_a_wrong_number_of_held_ones(owner, api: Api):

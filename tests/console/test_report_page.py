@@ -205,7 +205,7 @@ def test_timeline_has_words_and_names_keys(workspace, ready):
     assert entries[0].by == "somebody"
     # Clients do not learn who of the staff it was.
     assert entries[1].by == "staff"
-    assert entries[1][1] == HAPPENED["check run again"].words
+    assert entries[1].text == HAPPENED["check run again"].words
     assert str(entries[-1].by) == "the key “tests”"
 
 
@@ -328,11 +328,10 @@ def test_progress_of_others_is_not_found(stranger, api):
 
 
 def test_restricted_report_says_so(owner, ready):
-    made = ready
-    Report.objects.filter(pk=made).update(restricted_at=now())
+    Report.objects.filter(pk=ready).update(restricted_at=now())
     Workspace.objects.update(decision_hours=24)
 
-    words = plain(owner.page("reports-detail", report=made))
+    words = plain(owner.page("reports-detail", report=ready))
 
     assert "do not use this report for anything else" in words
     assert "cannot be decided: the subject objected" in words
@@ -340,10 +339,9 @@ def test_restricted_report_says_so(owner, ready):
 
 
 def test_erased_report_shows_its_certificate_and_no_details(owner, api, ready):
-    made = ready
-    erasure = erase(api, made)
+    erasure = erase(api, ready)
 
-    words = plain(owner.page("reports-detail", report=made))
+    words = plain(owner.page("reports-detail", report=ready))
 
     assert "Details erased" in words
     assert f"Certificate {erasure.number} (PDF)" in words
@@ -356,12 +354,11 @@ def test_erased_report_shows_its_certificate_and_no_details(owner, api, ready):
 
 
 def test_document_of_an_erased_report_is_not_rendered(owner, api, ready):
-    made = ready
-    erase(api, made)
+    erase(api, ready)
 
-    answer = owner.get("reports-pdf", report=made)
+    answer = owner.get("reports-pdf", report=ready)
 
-    assert answer["Location"] == owner.url("reports-detail", report=made)
+    assert answer["Location"] == owner.url("reports-detail", report=ready)
     said = ["The details of the subject were erased."]
     assert staff.take_messages(answer) == said
     assert not Disclosure.objects.filter(channel="PDF").exists()
@@ -406,19 +403,18 @@ def test_pages_with_much_to_show_are_light(owner, api, ready):
 
 
 def test_ended_report_says_until_when_it_is_kept(owner, ready):
-    made = ready
     ended = now() - timedelta(days=1)
-    Report.objects.filter(pk=made).update(completed_at=ended)
+    Report.objects.filter(pk=ready).update(completed_at=ended)
 
-    kept = Report.objects.get(pk=made)
+    kept = Report.objects.get(pk=ready)
     until = kept.completed_at + kept.workspace.retention_of("sandbox", kept.created_at)
-    words = plain(owner.page("reports-detail", report=made))
+    words = plain(owner.page("reports-detail", report=ready))
 
     assert f"Kept until {format_nairobi(until, 'j M Y')}" in words
     assert "or later" not in words
 
-    dispute(made)
-    words = plain(owner.page("reports-detail", report=made))
+    dispute(ready)
+    words = plain(owner.page("reports-detail", report=ready))
     assert f"{format_nairobi(until, 'j M Y')}, or later: an open question" in words
 
 

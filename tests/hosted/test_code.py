@@ -223,9 +223,13 @@ def test_fifteen_wrong_codes_lock_the_link_for_good(visitor: Visitor):
     visitor.post("code", answer="wrong")
     assert not Notification.objects.filter(kind=Kind.CONSENT_LOCKED).exists()
 
-    visitor.post("code", answer="wrong")
+    # Another code does not begin the count again.
+    with time_machine.travel(codes()[-1].created_at + 2 * RESEND_INTERVAL):
+        visitor.post("send-code", channel="EMAIL")
+        visitor.post("code", answer="wrong")
 
     assert MAX_WRONG_CODES == 15
+    assert len(codes()) == 2
     assert "does not work any more" in reads(visitor)
     assert Notification.objects.filter(kind=Kind.CONSENT_LOCKED).exists()
     assert DECISION not in prove(visitor)

@@ -42,19 +42,19 @@ SAID = {"what": "The name is not mine.", "why": "Two digits\nwere swapped."}
 
 
 @pytest.fixture(scope="module")
-def workspace(module_transaction: None) -> Workspace:
-    return create_lender()
-
-
-@pytest.fixture(scope="module")
-def checked(workspace: Workspace) -> Visitor:
+def checked(module_transaction: None) -> Visitor:
     """A subject who consented to a check, which found another name."""
-    api = Api(workspace, "sandbox")
+    api = Api(create_lender(), "sandbox")
     ask = asking(api)
     visitor: Visitor = ask(subject={"idNumber": MISTYPED}, checksRequested=["IDENTITY"])
     visitor.agree()
     api.work()
     return visitor
+
+
+@pytest.fixture
+def workspace(checked: Visitor, db: None) -> Workspace:
+    return Workspace.objects.get()
 
 
 @pytest.fixture

@@ -35,18 +35,18 @@ def officer(api: Api) -> Officer:
 
 
 @pytest.fixture(scope="module")
-def workspace(module_transaction: None) -> Workspace:
-    return create_lender()
-
-
-@pytest.fixture(scope="module")
-def checked(workspace: Workspace) -> Visitor:
+def checked(module_transaction: None) -> Visitor:
     """A subject who consented to a report that is ready."""
-    api = Api(workspace, "sandbox")
+    api = Api(create_lender(), "sandbox")
     visitor: Visitor = asking(api)(subject={"email": "wanjiku@kamau.test"})
     visitor.agree()
     api.work()
     return visitor
+
+
+@pytest.fixture
+def workspace(checked: Visitor, db: None) -> Workspace:
+    return Workspace.objects.get()
 
 
 @pytest.fixture

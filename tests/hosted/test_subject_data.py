@@ -23,7 +23,7 @@ from verification.checks.models import CheckResult
 from verification.consents.links import MAX_WRONG_CODES, TRIES
 from verification.consents.models import Consent
 from verification.hosted import subject_data
-from verification.hosted.subject_data import report_view
+from verification.hosted.subject_data import pdf_data, report_view
 from verification.notifications.delivery import send_due_notifications
 from verification.notifications.models import Block, Channel, Kind, Notification
 from verification.notifications.recipients import block
@@ -391,7 +391,9 @@ def test_report_in_kiswahili_has_no_english(api: Api, number: str):
     with override("sw"):
         (found,) = load_reports([Report.objects.get(pk=made["id"])], now())
         text = squeezed(str(report_view(found)))
+        document = pdf_data([found], now(), is_all=True)
 
+    assert document["language"] == "sw"
     results = CheckResult.objects.filter(report=made["id"])
     assert {one.status for one in results} == {"COMPLETED"}
     for finding in (one.finding for one in results):

@@ -314,6 +314,7 @@ def test_missing_record_is_a_finding_with_any_http_status(prembly, check, status
         ({"response_code": None}, Unavailable, "code ?, which is not", True),
         ({"response_code": "JANE KAMAU"}, Unavailable, "code ?, which is not", True),
         ({"verification": {"status": "PENDING"}}, Unavailable, "not come to an", False),
+        ({"verification": {"status": "NOT-VERIFIED"}}, Unavailable, "code 00,", True),
         ({"verification": {"status": "ASLEEP"}}, Unavailable, "code 00,", True),
         # An answer without a person does not say that there is none.
         *(
