@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -13,10 +14,9 @@ from django.utils.timezone import now
 
 from tests.hosted.conftest import ask as ask
 from tests.hosted.test_correction_form import send
-from tests.hosted.test_correction_form import subject as subject
 from tests.privacy.test_retention import DAY, age
 from tests.world.clients import Api
-from tests.world.corrections import create_wrong_report, dispute
+from tests.world.corrections import MISTYPED, create_wrong_report, dispute
 from tests.world.staff import change_url, read_page
 from tests.world.staff import superuser as superuser
 from tests.world.subject import Visitor
@@ -43,6 +43,16 @@ def expired(api: Api) -> Report:
     report_id = create_wrong_report(api)
     age(report_id, 366)
     return Report.objects.get(pk=report_id)
+
+
+@pytest.fixture
+def subject(ask: Any, api: Api) -> Visitor:
+    """A subject at the page of a finding with another name."""
+    visitor: Visitor = ask(subject={"idNumber": MISTYPED}, checksRequested=["IDENTITY"])
+    visitor.agree()
+    api.work()
+    visitor.prove("data/")
+    return visitor
 
 
 def test_correction_that_is_being_opened_keeps_the_report(expired: Report):
