@@ -30,6 +30,13 @@ def asking(api):
     return create
 
 
+def with_new_browser(visitor):
+    """Return the same subject, whose browser has opened nothing yet."""
+    other = Visitor(visitor.link)
+    other.report_id = visitor.report_id
+    return other
+
+
 @pytest.fixture
 def ask_minor(ask):
     """Like `ask` for a subject born in 2013; the API refuses such an order."""

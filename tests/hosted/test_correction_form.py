@@ -12,7 +12,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from pypdf import PdfReader
 
 from tests.files.samples import pdf, picture
-from tests.hosted.conftest import asking
+from tests.hosted.conftest import asking, with_new_browser
 from tests.hosted.test_subject_data import data_page, grant
 from tests.world.clients import Api, create_lender, person
 from tests.world.corrections import MISTYPED, REASON, RIGHT, reviewer
@@ -60,8 +60,7 @@ def workspace(checked: Visitor, db: None) -> Workspace:
 @pytest.fixture
 def subject(db: None, checked: Visitor) -> Visitor:
     """The subject at the page of the finding, with a browser of this test."""
-    visitor = Visitor(checked.link)
-    visitor.report_id = checked.report_id
+    visitor = with_new_browser(checked)
     visitor.prove("data/")
     return visitor
 

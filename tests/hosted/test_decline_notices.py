@@ -9,7 +9,7 @@ import pytest
 import time_machine
 from pypdf import PdfReader
 
-from tests.hosted.conftest import asking
+from tests.hosted.conftest import asking, with_new_browser
 from tests.world.clients import Api, create_lender, erase
 from tests.world.decisions import Officer
 from tests.world.notices import decline, decline_by_policy, deliver, wait
@@ -52,9 +52,7 @@ def workspace(checked: Visitor, db: None) -> Workspace:
 @pytest.fixture
 def subject(db: None, checked: Visitor) -> Visitor:
     """The subject with a browser of this test."""
-    visitor = Visitor(checked.link)
-    visitor.report_id = checked.report_id
-    return visitor
+    return with_new_browser(checked)
 
 
 def reader(language: str = "en") -> Visitor:

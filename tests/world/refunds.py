@@ -23,17 +23,6 @@ from verification.payments.sandbox_provider import end_sandbox_checkout
 from verification.providers.payment_provider import CheckoutState
 
 GRACE, WANGARI = StaffActor(1, "staff grace"), StaffActor(2, "staff wangari")
-# For a service that runs; `manage.py shell` takes it.
-BY_SHELL = """
-from decimal import Decimal
-from verification.backoffice.approvals import StaffActor
-from verification.payments.refunds import request_refund
-from verification.payments.models import Checkout
-checkout = Checkout.objects.get(report_id="{report}", status="PAID")
-request_refund(
-    checkout.pk, Decimal({amount}), reason="They asked", by=StaffActor(1, "staff grace")
-)
-"""
 
 
 def paystack_settings(paystack: FakePaystack) -> dict[str, Any]:
