@@ -80,7 +80,7 @@ LEFT_OPEN |= {"companyType", "incorporatedOn", "registeredAddress"}
 LEFT_OPEN |= {"directors", "shareholders"}
 # Numbers of accounts, null if the source leaves an account's status or arrears open
 ACCOUNT_FIGURES = {"openAccounts", "nonPerformingAccounts", "worstDaysInArrears"}
-# How lists were searched, which says nothing about the subject.
+# These fields describe the search of the lists, not the subject.
 SEARCH_FIELDS = {"lists", "algorithm", "threshold"}
 ALERT_RANKS = list(Severity)
 TITLES = {"riskLevel": "risk level changed", "flags": "flags changed"}

@@ -369,7 +369,7 @@ def test_erased_report_is_a_skeleton(api):
 
 def test_audit_trail_names_members_and_no_staff(api):
     owner = ConsoleVisitor(create_member(api.workspace, "OWNER"))
-    # As sign-up makes it
+    # Sign-up makes such user names.
     User.objects.filter(pk=owner.member.user_id).update(username=uuid7().hex)
     made = api.create(person())["id"]
     owner.get("reports-detail", report=made)

@@ -655,7 +655,7 @@ def test_changed_field_has_severity_info():
         (["sanction.linked"], "words-v4", "CRITICAL"),
         (["role.pep"], "words-v4", "WARNING"),
         (None, "words-v4", "INFO"),
-        # Of another source, which knows the entries by other ids
+        # Another source knows the entries by other ids.
         (["sanction"], "logic-v2", "INFO"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a client may show of itself, and to which hosts its pages lead back."""
+"""A client's logo, colour and contact line, and the hosts its pages lead back to."""
 
 import re
 from uuid import UUID

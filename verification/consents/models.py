@@ -44,7 +44,7 @@ DECIDED_STATUSES = {
     ConsentStatus.WITHDRAWN,
 }
 
-# Without consent: after an edit a draft can ask anew.
+# Statuses without consent. An edited draft can ask the subject again.
 REFUSED_STATUSES = {
     ConsentStatus.DECLINED,
     ConsentStatus.EXPIRED,

@@ -161,7 +161,7 @@ SUBMISSION_REFUSALS: Refusals = {
     applications.Incomplete: _("A document is missing."),
     applications.NoContact: _("Under the company, say how people can reach you."),
     InvalidRequest: _("The company cannot be checked as it is described. Correct it."),
-    # Of the operator, who pays for the check
+    # The operator, not the client, pays for the check.
     InsufficientBalance: _("We cannot take it now. Submit it again later."),
     WorkspaceSuspended: UNCHANGEABLE,
     applications.NotEditable: _("It is submitted already."),

@@ -268,7 +268,7 @@ def end_reviews(report: Report, at: datetime) -> None:
 
 
 def drop_reviews(report: Report) -> None:
-    """Note that nobody is asked for a review any more. The subject can ask again."""
+    """Drop the subject's request for a review. The subject can ask again."""
     waiting = AdverseNotice.objects.filter(report=report, reviewed_at=None)
     waiting.update(review_asked_at=None)
 

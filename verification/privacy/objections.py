@@ -144,7 +144,8 @@ def repeat(entry: dict[str, Any]) -> None:
             "outcome": Outcome.DONE,
         },
     )
-    # Before `rehash` each replay repeats the file, and the subject may consent anew.
+    # Until `rehash`, each replay repeats the file. The subject may have consented
+    # again since the first one.
     if is_new:
         _stop(list(map(UUID, entry["stopped"])), origin, journal.ACTOR)
 

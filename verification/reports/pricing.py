@@ -45,7 +45,7 @@ class PriceRequest:
     reuse: bool
     # The package that they were ordered by
     package: CheckPackage | None
-    # As `Subject.in_workspace` takes it
+    # The id that `Subject.in_workspace` takes
     row_id: UUID | None = None
 
 

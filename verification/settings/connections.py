@@ -332,7 +332,7 @@ def own_certificate_file(name: str, path: str) -> str:
     """Return the path of a PEM file and key, or "". Raises ImproperlyConfigured."""
     try:
         if path:
-            # Without this password OpenSSL would ask for one at the terminal.
+            # OpenSSL asks for a password at the terminal unless it is given one.
             ssl.create_default_context().load_cert_chain(path, password="")
     except OSError:
         raise ImproperlyConfigured(

@@ -168,7 +168,8 @@ class CompanyNameIndex:
             for word, following in pairwise(words):
                 self._joined.setdefault(as_one(word, following), []).append(place)
         count = len(set(chain.from_iterable(self._entries)))
-        # As if half an entry had it: one of two words is too little for a hit.
+        # An unknown word weighs as if half an entry had it: one of two words is too
+        # little for a hit.
         self._unknown = log((count + 1) / 0.5)
         self._weights = {
             word: log((count + 1) / len(found)) for word, found in having.items()

@@ -95,7 +95,7 @@ def traceback_without_messages(error: BaseException) -> str:
 def error_name(error: BaseException) -> str:
     """Return the name of an error's type, with the system's or bucket's reason.
 
-    As in `OSError (No space left on device)`: no value of the message is in it.
+    An example is `OSError (No space left on device)`. It has no value of the message.
     """
     name = type(error).__qualname__
     if isinstance(error, OSError) and type(error).__module__ == "builtins":
