@@ -232,6 +232,22 @@ def test_check_whose_referee_is_asked_has_begun_before_a_withdrawal(paying_api: 
     assert record.evidence["made"] == "some"
 
 
+def test_findings_are_not_reused_after_a_withdrawal(api: Api):
+    consent = create_hosted_consent(api)
+    grant(consent.pk, 1, EVIDENCE)
+    api.work()
+    waiting = api.create(person())["id"]
+
+    withdraw(consent.pk, 1, EVIDENCE, "")
+    later = api.create(person() | {"reuse": True})["id"]
+    api.work()
+
+    for report_id in (waiting, later):
+        report = api.report(report_id)
+        assert report["status"] == "READY"
+        assert not any(result["reused"] for result in report["checkResults"])
+
+
 def test_late_withdrawal_leaves_the_findings(api: Api):
     consent = create_hosted_consent(api)
     grant(consent.pk, 1, EVIDENCE)

@@ -16,7 +16,6 @@ from django.db.models import Q
 
 from monitoring.models import Rule, RuleStatus
 from monitoring.pauses import pause_for_objection
-from verification.checks.models import CheckResult
 from verification.decisions.cases import close_cases, reports_in_review
 from verification.decisions.decide import take_back_outdated
 from verification.jobs.queue import job, schedule_job
@@ -27,7 +26,11 @@ from verification.privacy.people import Person, Proof
 from verification.privacy.personal_data import stop_deliveries
 from verification.privacy.requests import answer_request, deadline, open_request
 from verification.privacy.rights_events import restricted_event
-from verification.privacy.withdrawals import STOPPABLE_STATUSES, monitoring_of
+from verification.privacy.withdrawals import (
+    STOPPABLE_STATUSES,
+    monitoring_of,
+    stop_reuse,
+)
 from verification.reports.ends import end_early
 from verification.reports.models import Report, ReportStatus, objection_ids
 from verification.reports.status import (
@@ -172,11 +175,7 @@ def _stop(stopped: Sequence[UUID], origin: Origin, by: str) -> None:
     at, ids = now(), [report.pk for report in reports]
     Report.objects.filter(pk__in=ids).update(restricted_at=at, updated_at=at)
     stop_deliveries(ids)
-    # The engine locks results by their ids, too.
-    results = CheckResult.every.select_for_update(no_key=True).order_by("pk")
-    theirs = results.filter(report__in=ids).values("pk")
-    # A result without a question is never reused.
-    CheckResult.every.filter(pk__in=theirs).update(question=None)
+    stop_reuse(ids)
     Event.objects.filter(report_id__in=ids).update(restricted_at=at)
     close_cases(set(ids) - reports_in_review(ids), at)
     for report in locked:

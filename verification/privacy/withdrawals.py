@@ -4,6 +4,7 @@ One transaction does all of it: a later job could pause a rule that a newer cons
 just resumed.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +16,7 @@ from django.db.models import Q
 
 from monitoring.models import Rule, locked_rules
 from monitoring.pauses import pause_for_withdrawal, stoppable_runs
+from verification.checks.models import CheckResult
 from verification.consents.models import Consent, ConsentRecord, ConsentStatus
 from verification.consents.subject_decisions import (
     CONFIRMED_BY_STAFF,
@@ -57,7 +59,8 @@ def withdraw(
 ) -> ConsentRecord:
     """Record the withdrawal and cancel open checks; the client keeps earlier findings.
 
-    Raises ConsentClosed unless the subject granted the consent by this link.
+    No later order reuses them. Raises ConsentClosed unless the subject granted the
+    consent by this link.
     """
     asked = Consent.objects.select_related("report__workspace").get(pk=consent_id)
     lock_in_order(asked.report)
@@ -78,6 +81,7 @@ def withdraw(
     # The runs of rules, also of deleted ones, are locked before the account.
     for stopped in [report, *pause_for_withdrawal(rules, runs)]:
         stop_reruns(stopped)
+    stop_reuse([report.pk])
     actor = f"staff {evidence.staff}"[:100] if evidence.staff else SUBJECT_ACTOR
     if report.status in STOPPABLE_STATUSES and not report.is_ended:
         end_early(report, ReportStatus.CANCELLED, "consent withdrawn", actor, at)
@@ -86,6 +90,15 @@ def withdraw(
     if evidence.staff != journal.ACTOR:
         schedule_job(write_withdrawal, record.pk, *rules, *runs)
     return record
+
+
+def stop_reuse(report_ids: Iterable[UUID]) -> None:
+    """Keep the results of these locked reports from further orders."""
+    # The engine locks results by their ids, too.
+    results = CheckResult.every.select_for_update(no_key=True).order_by("pk")
+    theirs = results.filter(report__in=report_ids).values("pk")
+    # A result without a question is never reused.
+    CheckResult.every.filter(pk__in=theirs).update(question=None)
 
 
 @job
