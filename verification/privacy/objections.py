@@ -75,7 +75,7 @@ def object_to_use(
     if report.erased_at is not None:
         raise ReportErased
     own = [other.pk for other in found.reports]
-    # As by a withdrawal, those that may be theirs pause, too.
+    # Rules that may be about the person pause, too, as after a withdrawal.
     by_number = Person.of(report).find() if proof else found
     rules = {r.pk for r in found.rules} | {*monitoring_of(report, by_number)[0]}
     is_monitored = Rule.objects.filter(pk__in=rules, status=RuleStatus.ACTIVE).exists()
