@@ -278,8 +278,9 @@ def _is_disputed(claimed: Claim) -> bool:
 def _reuse_finding(result_id: UUID) -> Completed | None:
     """Return the earlier finding, or None if it may not be reused any more.
 
-    Since the order it may have been erased, corrected, disputed or objected to. If it
-    returns None, the engine calls the source, for the promised price.
+    Since the order it may have been erased, corrected, disputed or objected to, or its
+    consent withdrawn. If it returns None, the engine calls the source, for the promised
+    price.
     """
     disputed = CheckResult.objects.filter(
         reused_from_id=OuterRef("pk"), disputed_at__isnull=False
