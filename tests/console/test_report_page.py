@@ -327,6 +327,18 @@ def test_progress_of_others_is_not_found(stranger, api):
     assert stranger.get("reports-progress", report=made).status_code == 404
 
 
+def test_other_reports_about_the_subject_are_named(owner, api):
+    first, second = (create_ready_report(api, "34567890") for _ in range(2))
+    another = create_ready_report(api, "34567891")
+
+    html = owner.page("reports-detail", report=second)
+
+    others = html.split('id="others"')[1].split("</section>")[0]
+    assert owner.url("reports-detail", report=first) in others
+    assert owner.url("reports-detail", report=second) not in others
+    assert owner.url("reports-detail", report=another) not in others
+
+
 def test_restricted_report_says_so(owner, ready):
     Report.objects.filter(pk=ready).update(restricted_at=now())
     Workspace.objects.update(decision_hours=24)

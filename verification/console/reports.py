@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import HttpResponse
 from django.utils.functional import Promise
 from django.utils.translation import get_language, ngettext
@@ -121,6 +121,8 @@ FAILURES = {
     "CONSENT_EXPIRED": _("The subject did not answer in time."),
     "PAYMENT_EXPIRED": _("Nobody paid in time."),
 }
+# The other reports about a subject that a report's page names.
+MOST_OTHERS = 5
 NOT_SENT: Refusals = {
     AccessNotSendable: lambda e: NO_DATA_LINK[e.why],
     ResendTooSoon: _("A link was made less than a minute ago. Try again in a minute."),
@@ -266,6 +268,7 @@ def _render_report(
         "can_send_data": may_answer and consent and not found.erased_at,
         "messages_sent": [describe_message(m) for m in client_messages(found)],
         "timeline": timeline,
+        "others": _others_about_the_subject(found),
         "erasure": erasure if erasure and erasure.ended_at else None,
         "is_refreshed": not found.is_ended and found.status != ReportStatus.DRAFT,
         "seen": _state_of(found, rows),
@@ -276,6 +279,14 @@ def _render_report(
         **action_context(place, found, rows),
     }
     return place.render("reports/detail", shown)
+
+
+def _others_about_the_subject(report: Report) -> QuerySet[Report]:
+    """Return the newest other reports about the same subject, but restricted ones."""
+    same = {"workspace": report.workspace_id, "environment": report.environment}
+    others = Report.objects.filter(**same, subject_id=report.subject_id)
+    others = others.filter(restricted_at=None).exclude(pk=report.pk)
+    return others.order_by("-created_at", "-pk")[:MOST_OTHERS]
 
 
 def _verdict_of(report: Report, results: list[dict[str, Any]]) -> dict[str, Any]:
