@@ -388,6 +388,8 @@ def test_pages_show_unusual_names_and_no_markup(owner, api):
     html = owner.page("reports-detail", report=made[-1]["id"])
     assert f"<bdi>{escape(names[-1])}" in html
     assert "<b>O'Brien" not in html + listed
+    # Escaped twice
+    assert "&amp;lt;" not in html + listed
     assert "<b>Loan" not in html
 
 
