@@ -25,7 +25,7 @@ from workspaces.models import Workspace
 
 ASKED = {"status": "DECLINED", "codes": ["ADVERSE_CREDIT"], "note": "In arrears"}
 # The findings about ADVERSE speak for these.
-SUGGESTED = ["CREDIT_SCORE_TOO_LOW", "IDENTITY_MISMATCH", "TAX_PIN_MISMATCH"]
+SUGGESTED = ["CREDIT_SCORE_TOO_LOW", "RECORDED_AS_DECEASED", "TAX_PIN_MISMATCH"]
 # The form of the page about the consequences
 SEEN = {"confirmed": "on"}
 FIELDS = {**ASKED, **SEEN}

@@ -56,7 +56,8 @@ def answer(stored: Facts, **members: Any) -> str:
     [
         ("IDENTITY_NOT_FOUND", {"IDENTITY": LOW}, ["IDENTITY"]),
         ("IDENTITY_NOT_FOUND", {"IDENTITY": HIGH}, ["IDENTITY"]),
-        ("IDENTITY_MISMATCH", {"IDENTITY": HIGH}, None),
+        ("IDENTITY_MISMATCH", {"IDENTITY": HIGH}, ["IDENTITY"]),
+        ("RECORDED_AS_DECEASED", {"IDENTITY": HIGH}, None),
         # No check that could tell was completed.
         ("IDENTITY_NOT_FOUND", {"IDENTITY": FAILED, "KRA_PIN": LOW}, None),
         ("ADVERSE_CREDIT", {"CRB_SCORE": LOW}, None),
@@ -84,6 +85,7 @@ def flagged(*flags: str) -> CheckFacts:
         ({"IDENTITY": flagged("NAME_MISMATCH")}, ["IDENTITY_MISMATCH"]),
         # The narrower reason says more.
         ({"IDENTITY": flagged("ID_NOT_FOUND")}, ["IDENTITY_NOT_FOUND"]),
+        ({"IDENTITY": flagged("DECEASED")}, ["RECORDED_AS_DECEASED"]),
         ({"CRB_FULL": flagged("LOW_CREDIT_SCORE")}, ["CREDIT_SCORE_TOO_LOW"]),
         ({"CRB_FULL": flagged("FRAUD_ALERT")}, ["ADVERSE_CREDIT"]),
         ({"KRA_PIN": flagged("NAME_MISMATCH")}, ["TAX_PIN_MISMATCH"]),

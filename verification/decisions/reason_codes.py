@@ -53,6 +53,10 @@ FIRST_CODES = {
         "Other criteria of ours that are not met",
         "Vigezo vyetu vingine visivyotimizwa",
     ),
+    "RECORDED_AS_DECEASED": (
+        "Person recorded as deceased in the register of persons",
+        "Mtu aliyeandikwa kwenye sajili ya watu kuwa amefariki",
+    ),
     "TAX_PIN_MISMATCH": (
         "KRA PIN that is not active or belongs to another name",
         "PIN ya KRA isiyotumika au ya jina lingine",

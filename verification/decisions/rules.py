@@ -90,9 +90,10 @@ CLAIMS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     ),
     "IDENTITY_MISMATCH": (
         ("IDENTITY",),
-        frozenset({"DECEASED", "DOB_MISMATCH", "ID_NOT_FOUND", "NAME_MISMATCH"}),
+        frozenset({"DOB_MISMATCH", "ID_NOT_FOUND", "NAME_MISMATCH"}),
     ),
     "IDENTITY_NOT_FOUND": (("IDENTITY",), frozenset({"ID_NOT_FOUND"})),
+    "RECORDED_AS_DECEASED": (("IDENTITY",), frozenset({"DECEASED"})),
     "TAX_PIN_MISMATCH": (
         ("KRA_PIN",),
         frozenset({"NAME_MISMATCH", "PIN_INACTIVE", "PIN_NOT_FOUND"}),
