@@ -300,6 +300,7 @@ def test_full_report_has_person_and_amounts(metropol: FakeMetropol):
             "accountNumber": "DM_88100521214888",
             "status": "ACTIVE",
             "openedOn": "2014-04-29",
+            "currency": "KES",
             "originalAmount": 60000.5,
             "balance": 6600,
             "overdue": 0,

@@ -466,12 +466,12 @@ def _account(account: Answer) -> dict[str, Any]:
         "accountNumber": account.text("account_number"),
         "status": status,
         "openedOn": account.day("date_opened"),
+        "currency": account.text("account_currency") or "KES",
         "originalAmount": _number(account.amount("original_amount")),
         "balance": _number(account.amount("current_balance")),
         "overdue": _number(account.amount("overdue_balance")),
         "daysInArrears": account.count("days_in_arrears"),
         "lastPaidOn": account.day("last_payment_date"),
-        "currency": account.text("account_currency"),
     }
 
 
@@ -482,7 +482,7 @@ def _account_figures(
     late = [account["daysInArrears"] for account in opened]
     bad = [_is_bad(account) for account in opened]
     is_told = all(account["status"] for account in opened)
-    currencies = {account.pop("currency") or "KES" for account in accounts} or {"KES"}
+    currencies = {account["currency"] for account in accounts} or {"KES"}
     # Amounts in several currencies have no sum.
     currency = next(iter(currencies)) if len(currencies) == 1 else None
     figures = {
