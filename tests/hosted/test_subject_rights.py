@@ -90,7 +90,7 @@ def test_visitor_without_proof_can_do_nothing(subject: Visitor):
     assert not SubjectRequest.objects.exclude(kind="ACCESS").exists()
 
 
-def test_hold_is_told_without_its_reason(subject: Visitor):
+def test_erasure_that_a_hold_refuses_restricts_the_reports(subject: Visitor):
     Hold.objects.create(
         report_id=subject.report_id,
         reason="Case 7",
@@ -104,7 +104,11 @@ def test_hold_is_told_without_its_reason(subject: Visitor):
     page = subject.text("held")
     assert "We cannot delete your details now" in page
     assert "Case 7" not in page
-    assert SubjectRequest.objects.get(kind="ERASURE").outcome == "REFUSED"
+    assert "The request counts as an objection, too" in page
+    outcomes = dict(SubjectRequest.objects.values_list("kind", "outcome"))
+    assert outcomes["ERASURE"] == "REFUSED"
+    assert outcomes["OBJECTION"] == "DONE"
+    assert Report.objects.get(pk=subject.report_id).restricted_at
     Hold.objects.update(released_at=now(), released_by="staff")
     assert subject.get("held")["Location"] == subject.page
 

@@ -87,13 +87,17 @@ def objection(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return see_other(path)
     if request.method != "POST":
         return render_data(request, visited, "objection")
+    _object(visited)
+    return see_other(f"{path}objected")
+
+
+def _object(visited: OpenConsent) -> None:
     object_to_use(
-        report.pk,
+        visited.consent.report.pk,
         Origin.SUBJECT,
         requested_by=SUBJECT_ACTOR,
         channel=visited.visit.proved_channel(visited.consent),
     )
-    return see_other(f"{path}objected")
 
 
 @require_safe
@@ -124,7 +128,11 @@ def others(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
 @ASK_OR_DO
 @subject_required
 def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
-    """Ask, then request the erasure; the next page shows its progress."""
+    """Ask, then request the erasure; the next page shows its progress.
+
+    If a hold refuses it, the reports are restricted instead (Data Protection Act,
+    section 40(3)).
+    """
     report, path = visited.consent.report, subject_pages.path_of(visited.consent.pk)
     if report.erased_at or waiting_erasure(report):
         return see_other(f"{path}deletion")
@@ -138,6 +146,7 @@ def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
             channel=visited.visit.proved_channel(visited.consent),
         )
     except ErasureHeld:
+        _object(visited)
         return see_other(f"{path}held")
     return see_other(f"{path}deletion")
 
