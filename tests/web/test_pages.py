@@ -197,6 +197,17 @@ def test_page_without_database_says_when_to_try_again(
         assert "Hakiki Ltd" in visible_text(answer.content.decode())
 
 
+@pytest.mark.parametrize("path", ["/accounts/signup/", "/my-data", "/"])
+def test_page_links_to_the_privacy_notice_of_the_operator(
+    visitor: Client, settings: Any, path: str
+) -> None:
+    settings.PRIVACY_NOTICE_URL = "https://hakiki.test/privacy"
+
+    page = visitor.get(path).content.decode()
+
+    assert '<a href="https://hakiki.test/privacy"' in page
+
+
 @pytest.mark.parametrize(
     ("language", "texts"),
     [

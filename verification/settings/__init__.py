@@ -490,6 +490,7 @@ CHECK_LEASE_SECONDS = env.int("CHECK_LEASE_SECONDS", 60, validate=SPAN)
 # The operator's name and contact on hosted pages, for people who ask about their data.
 OPERATOR_NAME = one_line("OPERATOR_NAME", "Verification reports")
 OPERATOR_CONTACT = one_line("OPERATOR_CONTACT", "support@localhost" if DEBUG else "")
+PRIVACY_NOTICE_URL = web_address("PRIVACY_NOTICE_URL")
 # The number of requests (for consent, payment, a reference, to join) that a person gets
 # in a day (UTC) over all workspaces, and that a workspace sends unless staff allow
 # more.

@@ -128,8 +128,12 @@ def landing(request: HttpRequest) -> HttpResponse:
 
 
 def operator_context(request: HttpRequest | None = None) -> dict[str, Any]:
-    """Return the operator's name and contact, which every page names."""
-    return {"operator": settings.OPERATOR_NAME, "contact": settings.OPERATOR_CONTACT}
+    """Return the operator's name, contact and privacy notice for every page."""
+    return {
+        "operator": settings.OPERATOR_NAME,
+        "contact": settings.OPERATOR_CONTACT,
+        "privacy_notice": settings.PRIVACY_NOTICE_URL,
+    }
 
 
 def _render_error(name: str, status: int, **context: Any) -> HttpResponse:
