@@ -85,6 +85,13 @@ def test_company_needs_a_name_or_number(api: Api):
     assert api.create(unknown)["status"] == "RUNNING"
 
 
+def test_name_of_a_person_has_a_letter(api: Api):
+    faults = {"subject/fullName": "invalid-format"}
+
+    assert fault_codes(api, person(fullName="-.")) == faults
+    assert api.create(person(fullName="Ψ."))["status"] == "RUNNING"
+
+
 def test_longest_names_are_stored(api: Api):
     # Each becomes several letters when it is folded; an index row has a limit.
     squares = [chr(c) for c in (*range(0x3300, 0x3358), *range(0x3371, 0x3400))]

@@ -599,7 +599,10 @@ def _subject_faults(
 
 
 def _name_faults(subject: Json, kind: str | None) -> Iterator[Fault]:
-    if subject.get("fullName"):
+    if name := subject.get("fullName"):
+        if kind == SubjectType.INDIVIDUAL and not any(map(str.isalpha, name)):
+            detail = "The name of a person has letters."
+            yield Fault(("subject", "fullName"), "invalid-format", detail)
         return
     if kind == SubjectType.COMPANY and not subject.get("registrationNumber"):
         detail = "A company needs fullName (its registered name) or registrationNumber."
