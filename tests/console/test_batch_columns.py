@@ -23,7 +23,7 @@ from verification.batches.spreadsheet import read_sheet
 from verification.checks.models import CheckDefinition
 from verification.console.batch_sheet import Columns, guess_columns
 from verification.console.batches import Judged
-from verification.console.orders import Offer
+from verification.console.order_inputs import Offer
 from verification.reports.models import Report
 from workspaces.models import Client, LedgerEntry
 

@@ -43,7 +43,7 @@ from verification.console.batches import (
     store_upload,
 )
 from verification.console.order_form import query_of
-from verification.console.orders import Choice
+from verification.console.order_inputs import Choice
 from verification.files import inspection
 from verification.files.inspection import NEWCOMERS
 from verification.notifications.models import Block, Notification

@@ -29,7 +29,7 @@ from verification.backoffice.models import AuditEvent
 from verification.checks.models import CheckDefinition, CheckPackage, CheckResult
 from verification.consents.models import Consent
 from verification.console.order_form import query_of
-from verification.console.orders import Choice, Offer, inputs_of, repair
+from verification.console.order_inputs import Choice, Offer, inputs_of, repair
 from verification.console.words import WORDS
 from verification.notifications.models import Notification
 from verification.payments.models import Payment

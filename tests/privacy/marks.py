@@ -57,7 +57,7 @@ from verification.console.batches import (
     place_batch,
     store_upload,
 )
-from verification.console.orders import Choice, Offer
+from verification.console.order_inputs import Choice, Offer
 from verification.decisions import notices
 from verification.files.inspection import inspect
 from verification.notifications.delivery import send_due_notifications

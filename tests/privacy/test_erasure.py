@@ -46,7 +46,7 @@ from verification.checks.due_checks import claim
 from verification.checks.models import CheckResult
 from verification.checks.results import Failed, Retry, record_outcomes
 from verification.console.batches import store_upload
-from verification.console.orders import Choice
+from verification.console.order_inputs import Choice
 from verification.db.ids import uuid7
 from verification.notifications.delivery import claim as claim_notification
 from verification.notifications.delivery import record as record_notification

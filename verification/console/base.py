@@ -43,7 +43,7 @@ from verification.console.navigation import (
     groups_for,
     section_of,
 )
-from verification.console.orders import Offer
+from verification.console.order_inputs import Offer
 from verification.db.base import ResultPage
 from verification.golive.applications import ActingUser
 from verification.links import top_up_url

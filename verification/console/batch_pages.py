@@ -77,11 +77,13 @@ from verification.console.order_form import (
     choice_context,
     needed_text,
 )
+from verification.console.order_inputs import METHODS, Choice, Offer
 from verification.console.order_pages import (
     NOT_COVERED,
     choice_form,
     require_order_rate,
 )
+from verification.console.order_quotes import Quote, QuotedLine, covers, quote_launches
 from verification.console.report_actions import NONE_LAUNCHED, launch_refusal_texts
 from verification.db.base import ResultPage, read_page
 from verification.decisions.case_list import standings_of
@@ -206,7 +208,7 @@ def upload(place: Place) -> HttpResponse:
 
 
 def _keep(
-    place: Place, choice: orders.Choice, form: UploadForm, earlier: OpenUpload | None
+    place: Place, choice: Choice, form: UploadForm, earlier: OpenUpload | None
 ) -> Upload:
     """Keep the rows of the file, or of the earlier one if none is sent."""
     if sent := form.cleaned_data["file"]:
@@ -233,7 +235,7 @@ def _earlier_upload(place: Place) -> Upload | None:
 
 
 def _render_upload(
-    place: Place, choice: orders.Choice, form: UploadForm, status: int = 200
+    place: Place, choice: Choice, form: UploadForm, status: int = 200
 ) -> HttpResponse:
     earlier = _earlier_upload(place)
     shown = {
@@ -254,7 +256,7 @@ def template(place: Place, format: str) -> HttpResponse:
     if not chosen.is_valid():
         return _render_choice(place, chosen)
     columns = columns_of(chosen.choice, place.offer)
-    methods = [str(label) for _name, label in orders.METHODS]
+    methods = [str(label) for _name, label in METHODS]
     content = write_sheet(
         format,
         [str(one.label) for one in columns],
@@ -421,7 +423,7 @@ def _headings(opened: OpenUpload, judged: Judged) -> list[tuple[int, str]]:
     ]
 
 
-def _summary_of(batch: Batch, offer: orders.Offer) -> dict[str, Any]:
+def _summary_of(batch: Batch, offer: Offer) -> dict[str, Any]:
     """Return a batch's checks, counts and the member who ordered it."""
     reports = Report.objects.filter(pk__in=batch.report_ids)
     ordered = reports.values_list("checks_requested", "status")
@@ -477,7 +479,7 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
         "totals": _totals(quote.lines),
         "reused": sum(line.reused_at is not None for line in quote.lines),
         "unreached": unreached,
-        "is_covered": orders.covers(place.client, quote.charge),
+        "is_covered": covers(place.client, quote.charge),
         "others": _others(place, judged, quote),
         "repairs": judged.repairs[:SHOWN_REPAIRS],
         "more_repairs": max(len(judged.repairs) - SHOWN_REPAIRS, 0),
@@ -485,9 +487,7 @@ def _quote_context(place: Place, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _others(
-    place: Place, judged: Judged, quote: orders.Quote
-) -> list[tuple[int, Report]]:
+def _others(place: Place, judged: Judged, quote: Quote) -> list[tuple[int, Report]]:
     """Return newer reports about subjects of the file, each with its row."""
     rows: dict[UUID | str, int] = {}
     for row, order in zip(judged.rows.rows, quote.orders, strict=True):
@@ -514,9 +514,9 @@ def _shown_cells(judged: Judged, row: Row) -> tuple[int, list[str]]:
     return row.line.number, texts
 
 
-def _totals(lines: Sequence[orders.QuotedLine]) -> list[tuple[str, int, int, Decimal]]:
+def _totals(lines: Sequence[QuotedLine]) -> list[tuple[str, int, int, Decimal]]:
     """Return label, number, number of reused results, and price of each check."""
-    found: dict[str, list[orders.QuotedLine]] = {}
+    found: dict[str, list[QuotedLine]] = {}
     for line in lines:
         found.setdefault(line.label, []).append(line)
     return [
@@ -647,7 +647,7 @@ def launch(place: Place, batch: UUID) -> HttpResponse:
     if place.posted is None:
         return _show_launch(place, found)
     require_order_rate(place)
-    quoted = orders.quote_launches(place.client, found.report_ids)
+    quoted = quote_launches(place.client, found.report_ids)
     drafts = [draft.pk for draft in quoted.drafts]
     if not (drafts or quoted.refused):
         none = _("No draft of this file is left.")
@@ -674,7 +674,7 @@ def launch(place: Place, batch: UUID) -> HttpResponse:
 
 
 def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
-    quoted = orders.quote_launches(place.client, batch.report_ids)
+    quoted = quote_launches(place.client, batch.report_ids)
     rows = dict(zip(batch.report_ids, batch.row_numbers, strict=True))
     shown = {
         "batch": batch,
@@ -686,7 +686,7 @@ def _show_launch(place: Place, batch: Batch, error: Text = "") -> HttpResponse:
             (rows[report.pk], report, launch_refusal_texts(blockers, gap, faults))
             for report, blockers, gap, faults in quoted.refused
         ],
-        "is_covered": orders.covers(place.client, quoted.charge),
+        "is_covered": covers(place.client, quoted.charge),
     }
     return place.render("batches/launch", shown)
 

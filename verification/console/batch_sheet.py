@@ -31,7 +31,7 @@ from verification.batches.headings import (
 )
 from verification.batches.models import MAX_MAPPINGS, ColumnMapping
 from verification.console.base import Text
-from verification.console.orders import (
+from verification.console.order_inputs import (
     CONTACTS,
     METHODS,
     MOMENT_FORMAT,

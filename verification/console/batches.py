@@ -45,20 +45,18 @@ from verification.console.batch_sheet import (
     read_row,
     remember_columns,
 )
-from verification.console.orders import (
+from verification.console.order_faults import fault_text, path_in_item
+from verification.console.order_inputs import (
     Choice,
     Input,
     Item,
     Offer,
-    Quote,
     Values,
     build_item,
-    fault_text,
     inputs_of,
-    path_in_item,
-    place_order,
-    quote_items,
 )
+from verification.console.order_quotes import Quote, quote_items
+from verification.console.orders import place_order
 from verification.db.encryption import keyed_hash
 from verification.db.ids import uuid7
 from verification.decisions.models import Decision, DecisionState

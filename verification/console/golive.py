@@ -29,7 +29,7 @@ from verification.console.fields import (
     text_field,
     trading_name_field,
 )
-from verification.console.orders import PHONE_HINT
+from verification.console.order_inputs import PHONE_HINT
 from verification.console.templatetags.console import slug
 from verification.files.inspection import Fault
 from verification.files.storage import download

@@ -55,6 +55,16 @@ from verification.console.order_form import (
     OrderForm,
     choice_context,
 )
+from verification.console.order_inputs import (
+    Choice,
+    Input,
+    Item,
+    build_item,
+    inputs_of,
+    item_to_repeat,
+    read_values,
+)
+from verification.console.order_quotes import covers, estimate_price
 from verification.console.words import choices_of
 from verification.db.ids import uuid7
 from verification.reports.idempotency import (
@@ -269,25 +279,25 @@ def create(place: Place) -> HttpResponse:
 
 
 def _open(place: Place) -> HttpResponse:
-    item: orders.Item | None = None
+    item: Item | None = None
     if report_id := read_id(place.request.GET.get("report", "")):
         report = place.get_report(report_id)
         place.record("report.opened", report)
-        item = orders.item_to_repeat(report, place.offer) if report.subject else None
+        item = item_to_repeat(report, place.offer) if report.subject else None
     chosen = order_pages.choice_form(place, None, item)
-    texts = orders.read_values(item, place.offer) if item else {}
+    texts = read_values(item, place.offer) if item else {}
     details = RuleForm(None, _inputs(_choice(chosen), place), initial=texts)
     return _render(place, OrderForm(chosen, details))
 
 
-def _choice(form: ChoiceForm) -> orders.Choice:
+def _choice(form: ChoiceForm) -> Choice:
     """Return the choice of a rule: nobody can be asked, or pay, before each run."""
     mode = Consent.Mode.CUSTOMER_ATTESTED
     return replace(form.choice, consent=mode, payment_mode=PaymentMode.SELF)
 
 
-def _inputs(choice: orders.Choice, place: Place) -> Sequence[orders.Input]:
-    found = orders.inputs_of(choice, place.offer)
+def _inputs(choice: Choice, place: Place) -> Sequence[Input]:
+    found = inputs_of(choice, place.offer)
     return [
         one
         for one in found
@@ -297,13 +307,13 @@ def _inputs(choice: orders.Choice, place: Place) -> Sequence[orders.Input]:
 
 def _render(place: Place, form: OrderForm, error: Text = "") -> HttpResponse:
     choice = _choice(form.choice)
-    price = orders.estimate_price(choice, place.offer)
+    price = estimate_price(choice, place.offer)
     shown = {
         **choice_context(choice, place.offer),
         "form": form,
         "error": error,
         "price": price,
-        "is_covered": orders.covers(place.client, price.charge),
+        "is_covered": covers(place.client, price.charge),
         "sealed": order_pages.seal_quote(place, price.digest),
     }
     return place.render("monitoring/new", shown)
@@ -336,9 +346,9 @@ def _make(place: Place, form: OrderForm) -> HttpResponse:
     return place.to("monitoring-rule", success=made, rule=UUID(done.body["rule"]))
 
 
-def _body(place: Place, choice: orders.Choice, form: DetailsForm) -> dict[str, Any]:
+def _body(place: Place, choice: Choice, form: DetailsForm) -> dict[str, Any]:
     """Return the request that makes the rule by the API."""
-    item = orders.build_item(choice, form.values, place.offer)
+    item = build_item(choice, form.values, place.offer)
     names = {"checksRequested": "checkNames"}
     members = ("subject", "checksRequested", "package", "consent", "reference")
     body = {names.get(name, name): item[name] for name in members if name in item}
@@ -396,7 +406,7 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
     The page asks for a new consent if the subject withdrew it.
     """
     found = rules_of(place.client).get(pk=rule)
-    choice = orders.Choice.of(
+    choice = Choice.of(
         {
             "subject": found.subject,
             "checksRequested": found.check_names,
@@ -408,7 +418,7 @@ def resume(place: Place, rule: UUID) -> HttpResponse:
         inputs = []
     form = DetailsForm(place.posted, inputs)
     if form.is_valid():
-        item = orders.build_item(choice, form.values, place.offer) if inputs else {}
+        item = build_item(choice, form.values, place.offer) if inputs else {}
         consent = item.get("consent")
         attested = ConsentInput.model_validate(consent) if consent else None
         try:

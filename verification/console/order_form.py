@@ -31,17 +31,16 @@ from verification.console.fields import (
     Option,
     countries,
 )
-from verification.console.orders import (
+from verification.console.order_faults import fault_text, path_in_item
+from verification.console.order_inputs import (
     METHODS,
     ON,
     Choice,
     Input,
     Offer,
-    fault_text,
     inputs_of,
     is_offered,
     is_package_offered,
-    path_in_item,
 )
 from verification.files.inspection import Busy, Unacceptable
 from verification.files.inspection import Fault as FileFault

@@ -20,12 +20,28 @@ from django.utils.translation import gettext_lazy as _
 
 from verification.console import orders
 from verification.console.base import Place, Text, member_required
+from verification.console.order_faults import path_in_item
 from verification.console.order_form import (
     ChoiceForm,
     DetailsForm,
     OrderForm,
     choice_context,
     query_of,
+)
+from verification.console.order_inputs import (
+    ON,
+    Choice,
+    Item,
+    build_item,
+    inputs_of,
+    item_to_repeat,
+    read_values,
+)
+from verification.console.order_quotes import (
+    covers,
+    estimate_price,
+    quote_edit,
+    quote_items,
 )
 from verification.console.templatetags.console import moment, money
 from verification.payments.registry import accepts_payments
@@ -94,7 +110,7 @@ def order(place: Place) -> HttpResponse:
     place.require_live()
     if place.posted is None:
         typed = place.request.GET if "step" in place.request.GET else None
-        return _show(place, choice_form(place, typed), {"reuse": orders.ON})
+        return _show(place, choice_form(place, typed), {"reuse": ON})
     if place.posted.get("step") not in {"order", "draft"}:
         return _update(place)
     form = _read(place)
@@ -112,7 +128,7 @@ def repeat(place: Place, report: UUID) -> HttpResponse:
         erased = _("The details of the subject were erased.")
         return place.to_report(found.pk, error=erased)
     place.record("report.opened", found)
-    return _show_item(place, orders.item_to_repeat(found, place.offer))
+    return _show_item(place, item_to_repeat(found, place.offer))
 
 
 @member_required(Permission.ORDER)
@@ -141,12 +157,12 @@ def require_price_rate(place: Place) -> None:
 def choice_form(
     place: Place,
     typed: Any,
-    item: orders.Item | None = None,
+    item: Item | None = None,
     *,
     may_be_empty: bool = False,
 ) -> ChoiceForm:
     """Return the form of a choice: as typed, or as the item has made it."""
-    chosen = orders.Choice.of(item) if item else None
+    chosen = Choice.of(item) if item else None
     source = typed if typed is not None else place.request.GET
     kind = chosen.subject_type if chosen else source.get("subject_type", "")
     return ChoiceForm(
@@ -159,10 +175,8 @@ def choice_form(
     )
 
 
-def _show_item(
-    place: Place, item: orders.Item, draft: Report | None = None
-) -> HttpResponse:
-    texts = orders.read_values(item, place.offer)
+def _show_item(place: Place, item: Item, draft: Report | None = None) -> HttpResponse:
+    texts = read_values(item, place.offer)
     return _show(place, choice_form(place, None, item), texts, draft)
 
 
@@ -173,7 +187,7 @@ def _show(
     draft: Report | None = None,
 ) -> HttpResponse:
     """Show the page with these texts, which nobody has sent yet."""
-    inputs = orders.inputs_of(chosen.choice, place.offer)
+    inputs = inputs_of(chosen.choice, place.offer)
     details = DetailsForm(None, inputs, initial=dict(texts))
     return _render(place, OrderForm(chosen, details), draft, texts=texts)
 
@@ -183,7 +197,7 @@ def _update(place: Place, draft: Report | None = None) -> HttpResponse:
     require_price_rate(place)
     typed = still_offered(place, place.request.POST)
     chosen = choice_form(place, typed, may_be_empty=True)
-    details = DetailsForm(place.posted, orders.inputs_of(chosen.choice, place.offer))
+    details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
     form = OrderForm(chosen, details)
     return _render(place, form, draft, shows_faults=details.is_valid())
 
@@ -203,13 +217,13 @@ def _read(place: Place) -> OrderForm:
     """Return the sent form with its faults."""
     require_order_rate(place)
     chosen = choice_form(place, place.posted)
-    details = DetailsForm(place.posted, orders.inputs_of(chosen.choice, place.offer))
+    details = DetailsForm(place.posted, inputs_of(chosen.choice, place.offer))
     if details.errors and not chosen.errors:
         # Add the faults that the API finds in the other fields.
-        item = orders.build_item(chosen.choice, details.values, place.offer)
+        item = build_item(chosen.choice, details.values, place.offer)
         try:
             is_draft = place.request.POST["step"] != "order"
-            orders.quote_items(place.client, [item], draft=is_draft)
+            quote_items(place.client, [item], draft=is_draft)
         except InvalidRequest as e:
             details.add_faults(e.faults)
     return OrderForm(chosen, details)
@@ -230,24 +244,22 @@ def _render(
     The page says what differs from a quote that has `changed`.
     """
     choice, offer = form.choice.choice, place.offer
-    price = orders.estimate_price(choice, offer)
+    price = estimate_price(choice, offer)
     others: list[Report] = []
     if choice.definitions(offer) and (texts is not None or not form.errors):
         values = form.details.values if texts is None else texts
         try:
             if draft:
-                price = orders.quote_edit(place.client, draft, choice, values, offer)
+                price = quote_edit(place.client, draft, choice, values, offer)
             else:
-                item = orders.build_item(choice, values, offer)
+                item = build_item(choice, values, offer)
                 is_draft = choice.is_draft_only(offer)
-                price = orders.quote_items(place.client, [item], draft=is_draft)
+                price = quote_items(place.client, [item], draft=is_draft)
             others = orders.same_subject_reports(place.client, price.orders)
         except InvalidRequest as e:
             if shows_faults:
                 # A field that nobody has filled in yet has no fault.
-                typed = (
-                    f for f in e.faults if values.get("-".join(orders.path_in_item(f)))
-                )
+                typed = (f for f in e.faults if values.get("-".join(path_in_item(f))))
                 form.details.add_faults(typed)
     if changed:
         new = [one for one in others if str(one.pk) not in changed.known]
@@ -262,7 +274,7 @@ def _render(
         "error": error,
         "price": price,
         "others": [one for one in others if one != draft],
-        "is_covered": orders.covers(place.client, price.charge),
+        "is_covered": covers(place.client, price.charge),
         "sealed": seal_quote(place, price.digest, known),
         "takes_payments": accepts_payments(place.environment),
     }
@@ -272,7 +284,7 @@ def _render(
 def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
     """Order for the price that the page showed, or save a draft; open the report."""
     choice, offer = form.choice.choice, place.offer
-    item = orders.build_item(choice, form.details.values, offer)
+    item = build_item(choice, form.details.values, offer)
     quote = shown_quote(place)
     if quote is None:
         return _render(place, form, error=LOOK)
@@ -304,7 +316,7 @@ def _place(place: Place, form: OrderForm, *, is_draft: bool) -> HttpResponse:
     return place.to_report(ids[0], success=done)
 
 
-def _ordered(place: Place, choice: orders.Choice, report_id: UUID) -> SafeString:
+def _ordered(place: Place, choice: Choice, report_id: UUID) -> SafeString:
     """Return the message after an order: its price, and the way to the next one."""
     paid = LedgerEntry.objects.filter(account=place.account, report_id=report_id)
     charge = -(paid.aggregate(sum=Sum("amount"))["sum"] or 0)

@@ -34,7 +34,17 @@ from verification.console.base import (
 )
 from verification.console.case_pages import case_refusal, open_case_of
 from verification.console.decision_pages import REFUSALS as NO_DECISION
+from verification.console.order_faults import fault_text
 from verification.console.order_pages import require_order_rate
+from verification.console.order_quotes import (
+    LaunchQuote,
+    QuotedLine,
+    covers,
+    quote_cancellations,
+    quote_launch,
+    quote_launches,
+    quote_retry,
+)
 from verification.decisions import cases
 from verification.decisions.cases import CaseRefused
 from verification.decisions.decide import ReportDecisionRefused, obstacle_of
@@ -127,12 +137,12 @@ def launch_refusal_texts(
     """Return why a draft is left out of a launch of several."""
     return [
         *blocker_texts(reasons, gap),
-        *(orders.fault_text(one, {}) for one in faults),
+        *(fault_text(one, {}) for one in faults),
     ]
 
 
 REFUSALS: Refusals = {
-    InvalidRequest: lambda e: " ".join(orders.fault_text(one, {}) for one in e.faults),
+    InvalidRequest: lambda e: " ".join(fault_text(one, {}) for one in e.faults),
     NotLaunchable: lambda e: " ".join(blocker_texts(e.reasons, e.consent_gap)),
     InsufficientBalance: _("The balance does not cover it. Top it up first."),
     InvalidTransition: _("It changed at the same moment. Look again."),
@@ -190,7 +200,7 @@ def launch(place: Place, report: UUID) -> HttpResponse:
     if not actions["launch"]:
         blockers = blocker_texts(actions["blockers"], actions["consent_gap"])
         return place.to_report(found.pk, error=" ".join(blockers))
-    (lines,), digest = orders.quote_launch(place.client, [found])
+    (lines,), digest = quote_launch(place.client, [found])
     if owes_unasked(found, (line.price for line in lines)):
         unpaid = [LaunchObstacle.PAYMENT_OUTSTANDING]
         return place.to_report(found.pk, error=" ".join(blocker_texts(unpaid, None)))
@@ -210,7 +220,7 @@ def retry(place: Place, report: UUID) -> HttpResponse:
         return _carry_out(place, found, verb, "retried", done)
     if not orders.actions_of(found)["retry"]:
         return place.to_report(found.pk, error=NOT_RETRYABLE)
-    lines, digest = orders.quote_retry(found)
+    lines, digest = quote_retry(found)
     return _render_price(place, found, "retry", lines, digest)
 
 
@@ -222,7 +232,7 @@ def _render_price(
     place: Place,
     report: Report,
     name: str,
-    lines: Sequence[orders.QuotedLine],
+    lines: Sequence[QuotedLine],
     digest: str,
 ) -> HttpResponse:
     shown = {
@@ -247,7 +257,7 @@ def cancel(place: Place, report: UUID) -> HttpResponse:
         return _carry_out(place, found, verb, "cancelled", done)
     if found.is_ended:
         return place.to_report(found.pk, error=ENDED)
-    quoted = orders.quote_cancellations([found])[found.pk]
+    quoted = quote_cancellations([found])[found.pk]
     # The price of a failed check is credited already.
     billed = found.results.exclude(status=ResultStatus.FAILED)
     results = billed.select_related("definition").order_by("position")
@@ -376,7 +386,7 @@ def _cancel(chosen: Chosen) -> HttpResponse:
             return chosen.render(
                 "many_done", refused=[(one, ENDED) for one in chosen.reports]
             )
-        shown = orders.quote_cancellations(open_ones)
+        shown = quote_cancellations(open_ones)
         return chosen.render(
             "many_cancel",
             count=len(open_ones),
@@ -418,10 +428,8 @@ def _launch(chosen: Chosen) -> HttpResponse:
     return chosen.back(success=LAUNCHED % {"count": len(drafts)})
 
 
-def _quote(chosen: Chosen) -> orders.LaunchQuote:
-    return orders.quote_launches(
-        chosen.place.client, [one.pk for one in chosen.reports]
-    )
+def _quote(chosen: Chosen) -> LaunchQuote:
+    return quote_launches(chosen.place.client, [one.pk for one in chosen.reports])
 
 
 def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
@@ -439,7 +447,7 @@ def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
         error=error,
         quoted=quoted,
         refused=refused,
-        is_covered=orders.covers(chosen.place.client, quoted.charge),
+        is_covered=covers(chosen.place.client, quoted.charge),
     )
 
 

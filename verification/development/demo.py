@@ -42,7 +42,7 @@ from verification.consents.models import Consent, ConsentRecord
 from verification.consents.notices import notice_for
 from verification.consents.subject_decisions import Evidence, decline, digest_of, grant
 from verification.console.batches import OpenUpload, judge, place_batch, store_upload
-from verification.console.orders import Choice
+from verification.console.order_inputs import Choice
 from verification.db import embedded
 from verification.db.base import run_sql
 from verification.db.ids import uuid7
