@@ -220,6 +220,25 @@ def test_several_drafts_are_launched_for_the_price_that_was_shown(officer, api):
     assert f"Launch for KES {before - api.account.balance:,.2f}" in quote
 
 
+def test_failed_checks_of_several_run_again_for_the_price_that_was_shown(officer, api):
+    failed = [create_report_with_status(api, "FAILED") for _ in range(2)]
+    ready = create_ready_report(api)
+    before = api.account.balance
+
+    asked = choose(officer, "retry", *failed, ready)
+    assert "Run the failed checks of 2 reports again?" in said(asked)
+    assert "No failed check can run again." in said(asked)
+    assert "has changed" in said(choose(officer, "retry", *failed, confirmed="on"))
+    assert Report.objects.filter(status="FAILED").count() == 2
+    answer = choose(officer, "retry", *failed, **as_shown(asked))
+
+    assert answer.status_code == 303
+    assert Report.objects.filter(pk__in=failed, status="RUNNING").count() == 2
+    charged = before - api.account.balance
+    assert charged
+    assert f"Run the checks again for KES {charged:,.2f}" in said(asked)
+
+
 def test_links_are_sent_again_to_those_who_wait(officer, api):
     waiting = api.create({**person(email="w@people.test"), "consent": HOSTED})["id"]
     ready = create_ready_report(api)
@@ -286,7 +305,7 @@ def test_assignment_needs_a_member_who_may_decide(officer, viewer, api):
 
 def test_verbs_need_the_permission_of_the_single_ones(viewer, api):
     report = create_report_with_status(api, "DRAFT")
-    for verb in ["launch", "cancel", "resend", "assign"]:
+    for verb in ["launch", "cancel", "resend", "retry", "assign"]:
         assert choose(viewer, verb, report, confirmed="on").status_code == 403, verb
         assert Report.objects.get().status == "DRAFT", verb
     assert 'name="verb"' not in viewer.page("reports")

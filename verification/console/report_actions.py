@@ -112,6 +112,11 @@ CANCELLED = ngettext_lazy(
 LAUNCHED = ngettext_lazy(
     "%(count)s report is launched.", "%(count)s reports are launched.", "count"
 )
+RETRIED = ngettext_lazy(
+    "The failed checks of %(count)s report run again.",
+    "The failed checks of %(count)s reports run again.",
+    "count",
+)
 LINKS_SENT = ngettext_lazy(
     "%(count)s new link is being sent.", "%(count)s new links are being sent.", "count"
 )
@@ -451,6 +456,38 @@ def _show_launch(chosen: Chosen, error: Text = "") -> HttpResponse:
     )
 
 
+def _retry(chosen: Chosen) -> HttpResponse:
+    """Show what the failed checks cost; run them again once it is confirmed."""
+    place, typed = chosen.place, chosen.place.request.POST
+    place.require_live()
+    if "confirmed" not in typed:
+        failed = [one for one in chosen.reports if orders.actions_of(one)["retry"]]
+        refused = [(one, NOT_RETRYABLE) for one in chosen.reports if one not in failed]
+        if not failed:
+            return chosen.render("many_done", refused=refused)
+        quoted = {report: quote_retry(report) for report in failed}
+        charged = [
+            line.price
+            for report, (lines, _digest) in quoted.items()
+            if report.payment_mode == PaymentMode.SELF
+            for line in lines
+        ]
+        return chosen.render(
+            "many_retry",
+            refused=refused,
+            total=sum(charged),
+            digests={report.pk: digest for report, (_lines, digest) in quoted.items()},
+        )
+
+    def retry(report: Report) -> None:
+        require_present(place.member, Permission.ORDER)
+        digest = typed.get(f"shown-{report.pk}", "")
+        orders.retry_as_quoted(place.client, report.pk, digest)
+        place.record("report.retried", report)
+
+    return chosen.carry_out(retry, REFUSALS, RETRIED)
+
+
 def _resend(chosen: Chosen) -> HttpResponse:
     """Send each subject or payer another link to the page that waits for them."""
     place = chosen.place
@@ -503,5 +540,6 @@ VERBS: dict[str, tuple[Permission, Callable[[Chosen], HttpResponse]]] = {
     "launch": (Permission.ORDER, _launch),
     "cancel": (Permission.ORDER, _cancel),
     "resend": (Permission.ORDER, _resend),
+    "retry": (Permission.ORDER, _retry),
     "assign": (Permission.DECIDE_REPORTS, _assign),
 }
