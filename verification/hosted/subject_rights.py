@@ -15,6 +15,7 @@ from uuid import UUID
 
 import orjson
 from django.conf import settings
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import get_language
@@ -138,16 +139,17 @@ def delete(request: HttpRequest, visited: OpenConsent) -> HttpResponse:
         return see_other(f"{path}deletion")
     if request.method != "POST":
         return render_data(request, visited, "delete")
-    try:
-        request_erasure(
-            report.pk,
-            Origin.SUBJECT,
-            requested_by=SUBJECT_ACTOR,
-            channel=visited.visit.proved_channel(visited.consent),
-        )
-    except ErasureHeld:
-        _object(visited)
-        return see_other(f"{path}held")
+    with transaction.atomic():
+        try:
+            request_erasure(
+                report.pk,
+                Origin.SUBJECT,
+                requested_by=SUBJECT_ACTOR,
+                channel=visited.visit.proved_channel(visited.consent),
+            )
+        except ErasureHeld:
+            _object(visited)
+            return see_other(f"{path}held")
     return see_other(f"{path}deletion")
 
 
