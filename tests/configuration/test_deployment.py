@@ -127,6 +127,7 @@ def test_complete_configuration_has_no_complaint(complete: Any):
         ("PRIVACY_CONTACTS", ["dpo@mail.example.net"], "E020"),
         ("DEFAULT_FROM_EMAIL", "Acacia <no-reply@example.com>", "E020"),
         ("SMS_URL", "http://sms.acacia.test", "E021"),
+        ("PRIVACY_NOTICE_URL", "http://acacia.test/privacy", "E024"),
         ("IDENTITY_PROVIDERS", {"bank-1": make_provider(secret="")}, "E023"),
         ("SIGNING_KEY", b"", "W019"),
         ("OPERATOR_NAME", "Verification reports", "W001"),

@@ -158,6 +158,10 @@ def _contradictions(public: str) -> Iterator[Error]:
     if settings.SMS_URL and sms.scheme != "https" and sms.hostname not in LOCAL_HOSTS:
         text = f"SMS_URL is {settings.SMS_URL}: codes and the key are in the clear."
         yield _error("E021", text, "Name an address with https.")
+    notice = settings.PRIVACY_NOTICE_URL
+    if notice and not notice.startswith("https://"):
+        text = f"PRIVACY_NOTICE_URL is {notice}: others can change what people read."
+        yield _error("E024", text, "Name an address with https.")
     for name, (_, options) in _sources():
         url = urlsplit(options.get("url", ""))
         host, port = url.hostname or "", url.port or 80
