@@ -116,6 +116,16 @@ def test_decline_asks_first_and_says_what_follows(
     assert (made.note, made.not_on_bureau or "") == ("In arrears", not_on_bureau)
 
 
+@pytest.mark.parametrize("further", [[], ["OWN_CRITERIA"]])
+def test_decline_by_a_credit_score_alone_warns(owner, report, further):
+    fields = {**ASKED, "codes": ["CREDIT_SCORE_TOO_LOW", *further]}
+
+    html = owner.post("reports-decide", fields, report=report).content.decode()
+
+    assert "What follows" in html
+    assert ("because of a credit score alone" in html) is (not further)
+
+
 def boxes(html: str) -> dict[str, str]:
     """Return the words beside the reasons, by their codes, in the page's order."""
     labels = re.findall(

@@ -133,6 +133,30 @@ def test_rule_is_one_sentence(made, sentence):
     assert sentence_of(read, Names(checks, {"loan": "Loan applicant"})) == sentence
 
 
+ADVICE = "must not refuse credit because of a credit score alone"
+LOW_SCORE = condition("creditScore", "BELOW", 400, "CRB_FULL")
+
+
+@pytest.mark.parametrize(
+    ("then", "conditions", "warns"),
+    [
+        ("DECLINED", [LOW_SCORE, condition("package", "IS", "loan")], True),
+        ("DECLINED", [condition("level", "IS", "HIGH", "CRB_SCORE")], True),
+        ("DECLINED", [condition("flag", "IS", "LOW_CREDIT_SCORE")], True),
+        ("DECLINED", [LOW_SCORE, condition("score", "AT_LEAST", 70)], False),
+        ("DECLINED", [condition("state", "IS", "FAILED", "CRB_SCORE")], False),
+        ("REVIEW", [LOW_SCORE], False),
+    ],
+)
+def test_policy_warns_of_a_decline_by_a_credit_score_alone(
+    owner, api: Api, then, conditions, warns
+):
+    codes = ["OWN_CRITERIA"] if then == "DECLINED" else []
+    made = draft_policy(api, rule(then, *conditions, codes=codes))
+
+    assert (ADVICE in owner.page("policy-version", version=made.pk)) is warns
+
+
 FAULTS = [
     ({"value_1": "many"}, "Enter a number from 0 to"),
     ({"value_1": "-1"}, "Enter a number from 0 to"),

@@ -28,7 +28,7 @@ from verification.console.fields import (
     reasons_field,
     text_field,
 )
-from verification.console.policy_words import why_of
+from verification.console.policy_words import ABOUT_SCORES, why_of
 from verification.console.words import WORDS
 from verification.decisions import decide as verbs
 from verification.decisions import reason_codes
@@ -56,7 +56,7 @@ from verification.decisions.models import (
     rule_of,
 )
 from verification.decisions.notices import credit_results
-from verification.decisions.rules import is_about
+from verification.decisions.rules import SCORE_TOO_LOW, is_about
 from verification.reports.models import Report
 from verification.web.pages import REQUIRED_ERROR
 from workspaces.members import Permission
@@ -304,17 +304,20 @@ def decline_context(report: Report, form: DecisionForm) -> dict[str, Any]:
     """Return what the page says that asks whether to decline."""
     new = form.new_decision
     texts = dict(form.fields["codes"].choices)  # type: ignore[attr-defined]
-    return {
-        "new": new,
-        "reasons": [(code, texts[code]) for code in new.codes],
-        **_follows_context(report, verbs.consequences_of(report, new)),
-    }
+    reasons = [(code, texts[code]) for code in new.codes]
+    follows = verbs.consequences_of(report, new)
+    return {"new": new, **_follows_context(report, follows, reasons)}
 
 
-def _follows_context(report: Report, follows: Consequences) -> dict[str, Any]:
+def _follows_context(
+    report: Report, follows: Consequences, reasons: list[tuple[str, str]]
+) -> dict[str, Any]:
+    is_by_score = [code for code, _text in reasons] == [SCORE_TOO_LOW]
     return {
         "report": report,
         "follows": follows,
+        "reasons": reasons,
+        "advice": ABOUT_SCORES if is_by_score else "",
         "channels": _(" and ").join(
             str(WORDS["channel"][one]) for one in follows.channels
         ),
@@ -361,7 +364,7 @@ def confirm(place: Place, decision: UUID) -> HttpResponse:
         if asks and not verbs.obstacle_to_confirm(report, proposal, place.member):
             follows = verbs.consequences_of_confirming(report, proposal)
             reasons = [(one["code"], reason_text(one)) for one in proposal.reasons]
-            shown = {"reasons": reasons, **_follows_context(report, follows)}
+            shown = _follows_context(report, follows, reasons)
             return place.render("reports/decline", shown)
     return _answer(place, decision, verbs.confirm, {S.FINAL, S.WAITING})
 

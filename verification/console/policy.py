@@ -28,6 +28,7 @@ from verification.console.fields import (
     reasons_field,
 )
 from verification.console.policy_words import (
+    ABOUT_SCORES,
     NUMBER_NAMES,
     Names,
     fault_texts,
@@ -355,6 +356,7 @@ def rule_rows(
             "conditions": marked_conditions(rule, names),
             "then": rule.then,
             "reasons": names.reasons_of(rule),
+            "advice": ABOUT_SCORES if rule.declines_by_score_alone else "",
             "hits": dry.hits.get(number, 0) if dry else None,
         }
         for number, rule in enumerate(rules, 1)

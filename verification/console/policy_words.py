@@ -73,6 +73,10 @@ SENTENCES = {
     "DECLINED": _("If %(conditions)s, decline: %(codes)s."),
     "REVIEW": _("If %(conditions)s, a person reviews the report."),
 }
+# Of declines: Banking (Credit Reference Bureau) Regulations, 2020
+ABOUT_SCORES = _(
+    "A lender in Kenya must not refuse credit because of a credit score alone."
+)
 FAULTS = {
     Gone.CHECK: _("Rule %(rule)s: the check %(name)s is not offered."),
     Gone.FLAG: _("Rule %(rule)s: the check has no flag %(name)s."),

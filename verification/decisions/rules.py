@@ -41,6 +41,10 @@ NUMBERS = (
 )
 # Those of them that a condition compares in CURRENCY
 AMOUNTS = ("totalBalance", "totalOverdue")
+# Those of NUMBERS that are the score of a credit bureau
+SCORE_NUMBERS = ("creditScore", "probabilityOfDefault")
+# The checks that ask for that score alone
+SCORE_CHECKS = ("CRB_SCORE", "CREDITBUREAU_SCORE")
 # Reason code -> the checks that can tell whether it holds, and the flags of which one
 # of them then has at least one. A score alone does not tell of adverse information.
 CLAIMS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
@@ -103,10 +107,11 @@ CLAIMS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
         frozenset({"PEP_HIT", "SANCTIONS_HIT", "WATCHLIST_HIT"}),
     ),
 }
+SCORE_TOO_LOW = "CREDIT_SCORE_TOO_LOW"
 # Reason code -> checks, and the flags that speak for it. The absence of these flags
 # refutes a reason of CLAIMS alone: a client may require a higher score than the bureau.
 HINTS = CLAIMS | {
-    "CREDIT_SCORE_TOO_LOW": (
+    SCORE_TOO_LOW: (
         ("CRB_SCORE", "CRB_STANDARD", "CRB_FULL", "CREDITBUREAU_SCORE"),
         frozenset({"LOW_CREDIT_SCORE"}),
     ),
@@ -181,6 +186,13 @@ class Condition(_Shape):
     def is_number(self) -> bool:
         return self.fact == Fact.SCORE or self.fact in NUMBERS
 
+    @property
+    def is_credit_score(self) -> bool:
+        """True if it compares the score of a credit bureau, or what follows from it."""
+        if self.check in SCORE_CHECKS and self.fact in {Fact.SCORE, Fact.LEVEL}:
+            return True
+        return self.fact in SCORE_NUMBERS or self.value == "LOW_CREDIT_SCORE"
+
 
 class Rule(_Shape):
     """If all conditions hold, the outcome is `then`."""
@@ -201,6 +213,14 @@ class Rule(_Shape):
         if len(set(self.codes)) != len(self.codes):
             raise ValueError("a reason is there twice")
         return self
+
+    @property
+    def declines_by_score_alone(self) -> bool:
+        """True if it declines by a bureau's score, whatever the package or states."""
+        scope = {Fact.PACKAGE, Fact.STATE}
+        grounds = [one for one in self.when if one.fact not in scope]
+        is_decline = self.then == DecisionStatus.DECLINED and bool(grounds)
+        return is_decline and all(one.is_credit_score for one in grounds)
 
 
 Rules = Sequence[Rule]
