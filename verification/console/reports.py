@@ -123,6 +123,7 @@ FAILURES = {
 }
 # The other reports about a subject that a report's page names.
 MOST_OTHERS = 5
+MOST_SAME_SUBJECT = 1_000
 NOT_SENT: Refusals = {
     AccessNotSendable: lambda e: NO_DATA_LINK[e.why],
     ResendTooSoon: _("A link was made less than a minute ago. Try again in a minute."),
@@ -282,11 +283,17 @@ def _render_report(
 
 
 def _others_about_the_subject(report: Report) -> QuerySet[Report]:
-    """Return the newest other reports about the same subject, but restricted ones."""
+    """Return the newest other reports about the same subject, but restricted ones.
+
+    If there are more than MOST_SAME_SUBJECT, it looks at so many of them only: in the
+    sandbox, a million reports may be about one test subject.
+    """
     same = {"workspace": report.workspace_id, "environment": report.environment}
-    others = Report.objects.filter(**same, subject_id=report.subject_id)
-    others = others.filter(restricted_at=None).exclude(pk=report.pk)
-    return others.order_by("-created_at", "-pk")[:MOST_OTHERS]
+    found = Report.objects.filter(**same, subject_id=report.subject_id)
+    found = found.filter(restricted_at=None).exclude(pk=report.pk)
+    some = found.values("pk")[:MOST_SAME_SUBJECT]
+    newest = Report.objects.filter(pk__in=some).order_by("-created_at", "-pk")
+    return newest[:MOST_OTHERS]
 
 
 def _verdict_of(report: Report, results: list[dict[str, Any]]) -> dict[str, Any]:
