@@ -4,9 +4,19 @@ import pytest
 
 from tests.providers.inquiries import inquiry
 from tests.watchlists.lists import Lists
-from verification.watchlists.matching import comparable_names, names_score, score_entry
+from verification.watchlists.matching import (
+    JOINED,
+    comparable_names,
+    names_score,
+    score_entry,
+    words_alike,
+)
 from verification.watchlists.models import ListEntry
-from verification.watchlists.name_index import CompanyNameIndex, PersonNameIndex
+from verification.watchlists.name_index import (
+    CompanyNameIndex,
+    PersonNameIndex,
+    Vocabulary,
+)
 from verification.watchlists.source import WatchLists
 
 # Several times the duration on two cores.
@@ -225,6 +235,21 @@ def test_one_letter_slip_in_a_short_name_is_found(stated, listed):
     assert everybody.search(stated, 0.7).keys() == {1}
 
 
+def test_index_finds_each_word_with_one_slip():
+    word = "omar"
+    parts = [(word[:n], word[n:]) for n in range(len(word))]
+    slips = {word, JOINED + word, f"{word}x"}
+    slips |= {before + after[1:] for before, after in parts}
+    slips |= {f"{before}x{after[1:]}" for before, after in parts}
+    slips |= {f"{before}x{after}" for before, after in parts}
+    slips |= {b + a[1:2] + a[:1] + a[2:] for b, a in parts}
+    vocabulary = Vocabulary(slips, words_alike)
+
+    for stated in (word, JOINED + word):
+        likeness = {each: words_alike(stated, each) for each in slips}
+        assert vocabulary.alike(stated) == {k: v for k, v in likeness.items() if v}
+
+
 @pytest.mark.parametrize(
     "names",
     [
@@ -264,6 +289,8 @@ def test_search_equals_comparing_with_every_entry():
             stated = lists.slip(lists.random.choice(listed))
             if lists.random.random() < 0.3:
                 stated = stated.replace(" ", "", 1)
+            if lists.random.random() < 0.1:
+                stated = stated.split()[0]
             weights = {"weight": names.weight} if is_company else {}
             scores = {
                 entry: names_score(stated, each, is_company=is_company, **weights)

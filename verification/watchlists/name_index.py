@@ -76,10 +76,9 @@ class Vocabulary:
 
     def _near(self, word: str) -> Iterator[str]:
         """Yield all words for which `words_alike` may be above 0."""
-        # Two words written as one
-        for each in (JOINED + word, word.removeprefix(JOINED)):
-            if each in self._words:
-                yield each
+        # Two words written as one; the way back leaves out its first letter.
+        if JOINED + word in self._words:
+            yield JOINED + word
         for length, words in self._alphabetical.get(word[0], {}).items():
             most = max_changed_letters(max(length, len(word)))
             if min(length, len(word)) == 1:
@@ -148,7 +147,7 @@ class PersonNameIndex:
         # If one word of several is common, the score stays below SINGLE; only a name of
         # one word reaches it.
         if least <= SINGLE - CLOSE or (len(ours) == 1 and least <= SINGLE + CLOSE):
-            return once | joined
+            return once
         return twice | (once & self._single) | joined
 
 
