@@ -106,7 +106,7 @@ def test_equal_reports_give_equal_bytes(api: Api):
 
 def test_document_of_an_incomplete_report_is_not_clean_and_has_markup_as_text(api: Api):
     create_package(display_name="Loan application")
-    marked = "#set text(red) *Bold* $x$ <a>"
+    marked = "#set text(red) _Bold_ $x$ <a>"
     report = api.create({**by_package(fullName=marked), "consent": HOSTED})
     text = " ".join(page_texts(api, report["id"]))
     assert "Not completed yet" in text

@@ -86,10 +86,26 @@ def test_company_needs_a_name_or_number(api: Api):
 
 
 def test_name_of_a_person_has_a_letter(api: Api):
-    faults = {"subject/fullName": "invalid-format"}
+    parts = person(fullName=None, firstName="-", lastName="1")
 
-    assert fault_codes(api, person(fullName="-.")) == faults
+    faults = faults_of_each(api, person(fullName="-."), parts)
+
+    assert faults == [
+        {"subject/fullName": "invalid-format"},
+        {"subject/firstName": "invalid-format"},
+    ]
     assert api.create(person(fullName="Ψ."))["status"] == "RUNNING"
+
+
+def test_name_of_a_person_has_no_mask(api: Api):
+    parts = person(fullName=None, firstName="Jane", lastName="K***")
+
+    faults = faults_of_each(api, person(fullName="Jane *****"), parts)
+
+    assert faults == [
+        {"subject/fullName": "invalid-format"},
+        {"subject/lastName": "invalid-format"},
+    ]
 
 
 def test_longest_names_are_stored(api: Api):

@@ -78,8 +78,11 @@ def test_action_that_the_state_does_not_take_changes_nothing(api: Api, asked: st
 
 
 def test_name_with_hidden_letters_cannot_be_signed_for_its_subject(api: Api):
-    hidden = person(fullName="Jane D*e")["subject"]
-    report = api.create({**person(), "subject": hidden, "consent": HOSTED})["id"]
+    report = api.create({**person(), "consent": HOSTED})["id"]
+    # Earlier versions took such a name.
+    row = Report.objects.get(pk=report)
+    row.subject = {**row.subject, "fullName": "Jane D*e"}
+    row.save()
 
     answer = api.post(f"/sandbox/reports/{report}/consent", {"action": "grant"})
 

@@ -26,7 +26,13 @@ from verification.db.base import run_sql
 from verification.payments.registry import accepts_payments
 from verification.providers.registry import has_source
 from verification.providers.sandbox import reserved_members
-from verification.reports.models import PaymentMode, Report, Subject, SubjectType
+from verification.reports.models import (
+    NAME_PARTS,
+    PaymentMode,
+    Report,
+    Subject,
+    SubjectType,
+)
 from verification.settings.providers import HOME_COUNTRY
 from verification.values import formats
 from verification.values.clock import now
@@ -599,10 +605,18 @@ def _subject_faults(
 
 
 def _name_faults(subject: Json, kind: str | None) -> Iterator[Fault]:
-    if name := subject.get("fullName"):
-        if kind == SubjectType.INDIVIDUAL and not any(map(str.isalpha, name)):
+    given = {m: subject[m] for m in ("fullName", *NAME_PARTS) if subject.get(m)}
+    if kind == SubjectType.INDIVIDUAL:
+        for member, name in given.items():
+            # A comparison reads it as letters that the source hides.
+            if "*" in name:
+                detail = "Write the name of a person without asterisks."
+                yield Fault(("subject", member), "invalid-format", detail)
+        whole = subject.get("fullName") or "".join(given.values())
+        if given and not any(map(str.isalpha, whole)):
             detail = "The name of a person has letters."
-            yield Fault(("subject", "fullName"), "invalid-format", detail)
+            yield Fault(("subject", next(iter(given))), "invalid-format", detail)
+    if subject.get("fullName"):
         return
     if kind == SubjectType.COMPANY and not subject.get("registrationNumber"):
         detail = "A company needs fullName (its registered name) or registrationNumber."
